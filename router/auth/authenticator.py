@@ -1,0 +1,53 @@
+"""Authenticator: from a request's credentials to the Principal that they prove."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Protocol
+
+from router.auth.principal import Principal
+
+
+@dataclass(slots=True)
+class Credentials:
+    """What one request or connection offers as proof of who calls; secrets, so never logged and without a repr.
+
+    `authorization` and `sandbox_token` are raw header values (latin-1 bytes), None when absent. `subprotocol_token` is the
+    token of an offered `sandbox-router.bearer.<token>` WebSocket subprotocol. `certificate` is the identity that the TLS
+    layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one.
+    """
+
+    authorization: bytes | None = None
+    sandbox_token: bytes | None = None
+    subprotocol_token: bytes | None = None
+    certificate: CertificateIdentity | None = None
+
+    def __repr__(self) -> str:
+        offered = [name for name in self.__slots__ if getattr(self, name) is not None]
+        return f"<Credentials offered={offered}>"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateIdentity:
+    """Who a verified client certificate names: the first URI SAN, else the first DNS SAN, else the subject CN."""
+
+    identity: str
+    kind: str
+    """`uri`, `dns` or `cn`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A verified caller, with which credential headers the router used up (these never reach the sandbox)."""
+
+    principal: Principal
+    consumed_authorization: bool
+
+
+class Authenticator(Protocol):
+    """Decides who calls. Finishes at once where it can (a cached or local check); awaits only for a remote one."""
+
+    def authenticate(self, credentials: Credentials) -> Authenticated | Awaitable[Authenticated]:
+        """Returns the caller. Raises Unauthenticated, AuthUnavailable (at once or from the awaitable)."""
+        ...

@@ -1,0 +1,56 @@
+"""Principal: who calls. Grant: which sandboxes a caller may reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router.routing.endpoint import Endpoint, SandboxRef
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The right to call some sandboxes. `*` stands for every namespace or name; None for every port or method."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    """When given, only the pod or Sandbox with this UID."""
+    ports: frozenset[int] | None = None
+    methods: frozenset[bytes] | None = None
+
+    def covers_name(self, ref: SandboxRef) -> bool:
+        """Returns True when the grant may concern a sandbox of this name (UID, port and method apart)."""
+        return self.namespace in (ANY, ref.namespace) and self.name in (ANY, ref.name)
+
+    def covers_call(self, port: int, method: bytes) -> bool:
+        """Returns True when the grant allows this port and method."""
+        return (self.ports is None or port in self.ports) and (
+            self.methods is None or method in self.methods
+        )
+
+    def covers_endpoint(self, endpoint: Endpoint) -> bool:
+        """Returns True when the grant's UID, if any, is the endpoint's."""
+        return not self.uid or endpoint.answers_to_uid(self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller whose credential was verified. Never holds the credential itself."""
+
+    subject: str
+    mode: str
+    """How it was recognised: `none`, `static`, `jwt`, `token-review` or `mtls`."""
+    groups: tuple[str, ...] = ()
+    issuer: str = ""
+    identity: str = ""
+    """The certificate identity: a URI SAN (SPIFFE), a DNS SAN or the subject CN."""
+    grants: tuple[Grant, ...] = ()
+    """The grants that the credential itself carries."""
+    token_id: str = ""
+    issued_at: float | None = None
+    expires_at: float | None = None
+    """Unix seconds; long-lived streams end `auth-grace` after it."""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Extra user attributes from TokenReview, handed on to SubjectAccessReview."""

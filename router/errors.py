@@ -1,0 +1,294 @@
+"""The closed tree of errors that the router answers with.
+
+RouterError
+├── BadRequest 400 ─ MissingSandboxId, InvalidSandboxId, InvalidNamespace, InvalidPort, InvalidPodIp, AmbiguousTarget
+├── Unauthenticated 401, Forbidden 403
+├── SandboxNotFound 404 ─ SandboxReplaced;  SandboxSuspended 409;  SandboxFinished 410
+├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, HeadersTooLarge 431
+├── InternalError 500, MethodNotSupported 501, VersionNotSupported 505
+├── SandboxUnreachable 502, BadResponse 502
+├── SandboxNotReady 503, IndexStale 503, AuthUnavailable 503, Overloaded 503, Draining 503
+└── SandboxTimeout 504
+
+Each class states its facts once; docs/errors.md is generated from them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RouterError(Exception):
+    """An answer that the router itself gives instead of the sandbox.
+
+    `detail` is what the client reads; `reason` is what only the log gets (an address, an errno). Neither may hold a secret.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    retryable: ClassVar[bool] = False
+    retry_after_s: ClassVar[int | None] = None
+    closes_connection: ClassVar[bool] = False
+    """True when the client's framing is lost, so the connection can't carry another request."""
+    default_detail: ClassVar[str] = "Internal error."
+    advice: ClassVar[str] = ""
+    """What a caller or operator should do; the last column of docs/errors.md."""
+
+    def __init__(self, detail: str | None = None, *, reason: str = "") -> None:
+        self.detail = self.default_detail if detail is None else detail
+        self.reason = reason
+        super().__init__(self.detail)
+
+
+class InternalError(RouterError):
+    """A bug in the router: logged with its traceback, never expected."""
+
+    closes_connection = True
+    advice = "Report it with the log line and its traceback."
+
+
+# --- the request itself ---------------------------------------------------------------------
+
+
+class BadRequest(RouterError):
+    """The request is malformed or its framing is ambiguous (RFC 9112 §6.3, §11.2)."""
+
+    status = 400
+    code = "bad_request"
+    default_detail = "Bad request."
+    advice = "Fix the request; the detail says what was wrong."
+
+
+class MalformedMessage(BadRequest):
+    """The bytes are not an HTTP/1.1 message, so nothing behind them can be trusted either."""
+
+    closes_connection = True
+
+
+class MissingSandboxId(BadRequest):
+    code = "missing_sandbox_id"
+    default_detail = "X-Sandbox-ID header is required."
+    advice = "Name the sandbox: by header, or by host or path where those are switched on."
+
+
+class InvalidSandboxId(BadRequest):
+    code = "invalid_sandbox_id"
+    default_detail = "Invalid sandbox ID format."
+    advice = "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+
+
+class InvalidNamespace(BadRequest):
+    code = "invalid_namespace"
+    default_detail = "Invalid namespace format."
+    advice = "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+
+
+class InvalidPort(BadRequest):
+    code = "invalid_port"
+    default_detail = "Invalid port format."
+    advice = "Use plain decimal digits, 1 to 65535."
+
+
+class InvalidPodIp(BadRequest):
+    code = "invalid_pod_ip"
+    default_detail = "Invalid target IP address."
+    advice = "Leave X-Sandbox-Pod-IP out, or send the pod's own unicast address."
+
+
+class AmbiguousTarget(BadRequest):
+    code = "ambiguous_target"
+    default_detail = "The request names more than one sandbox."
+    advice = "Name one sandbox, once."
+
+
+class Unauthenticated(RouterError):
+    status = 401
+    code = "unauthenticated"
+    default_detail = "Valid credentials are required."
+    advice = "Send a valid credential for one of the configured authentication modes."
+
+
+class Forbidden(RouterError):
+    status = 403
+    code = "forbidden"
+    default_detail = "Not allowed to call this sandbox."
+    advice = "Ask for a grant on this sandbox; `/debug/route` shows which rule decided."
+
+
+class SandboxNotFound(RouterError):
+    status = 404
+    code = "sandbox_not_found"
+    default_detail = "Sandbox not found."
+    advice = "Check name and namespace (default: `default`); `/debug/sandboxes` lists what the router knows."
+
+
+class SandboxReplaced(SandboxNotFound):
+    code = "sandbox_replaced"
+    default_detail = "The sandbox of that name is not the one asked for."
+    advice = "The UID in X-Sandbox-UID is gone: look the sandbox up again."
+
+
+class SandboxSuspended(RouterError):
+    status = 409
+    code = "sandbox_suspended"
+    default_detail = "The sandbox is suspended."
+    advice = "Resume it (spec.operatingMode: Running), then try again."
+
+
+class SandboxFinished(RouterError):
+    status = 410
+    code = "sandbox_finished"
+    default_detail = "The sandbox has finished."
+    advice = "It will not come back: create a new one."
+
+
+class RequestTimeout(RouterError):
+    status = 408
+    code = "request_timeout"
+    closes_connection = True
+    retryable = True
+    default_detail = "The request did not arrive in time."
+    advice = "Send the head within `header-timeout`, and keep a body moving within `stream-idle-timeout`."
+
+
+class BodyTooLarge(RouterError):
+    status = 413
+    code = "body_too_large"
+    default_detail = "The request body is too large."
+    advice = "Send less, or raise `max-body-bytes`."
+
+
+class UriTooLong(RouterError):
+    status = 414
+    code = "uri_too_long"
+    closes_connection = True
+    default_detail = "The request line is too long."
+    advice = "Shorten the URL, or raise `max-request-line-bytes`."
+
+
+class Misdirected(RouterError):
+    status = 421
+    code = "misdirected"
+    default_detail = "This host name does not name a sandbox."
+    advice = "Use <port>-<name>.<base-domain> or <port>-<name>--<namespace>.<base-domain>."
+
+
+class TooManyRequests(RouterError):
+    status = 429
+    code = "too_many_requests"
+    retryable = True
+    retry_after_s = 1
+    default_detail = "Too many open requests."
+    advice = "Wait for open requests to end, or raise the limit that the detail names."
+
+
+class HeadersTooLarge(RouterError):
+    status = 431
+    code = "headers_too_large"
+    closes_connection = True
+    default_detail = "The request header block is too large."
+    advice = "Send fewer or shorter headers, or raise `max-header-bytes`."
+
+
+class MethodNotSupported(RouterError):
+    status = 501
+    code = "method_not_supported"
+    default_detail = "CONNECT and TRACE are not supported."
+    advice = "Use another method; for gRPC put an HTTP/2 front such as Envoy before the sandbox."
+
+
+class VersionNotSupported(RouterError):
+    status = 505
+    code = "version_not_supported"
+    closes_connection = True
+    default_detail = "Only HTTP/1.1 and HTTP/1.0 are spoken here."
+    advice = "Speak HTTP/1.1, or put an HTTP/2 front such as Envoy before the router."
+
+
+# --- the sandbox's side ---------------------------------------------------------------------
+
+
+class SandboxUnreachable(RouterError):
+    """No connection could be made, or it ended before an answer began."""
+
+    status = 502
+    code = "sandbox_unreachable"
+    retryable = True
+    default_detail = "Could not connect to the backend sandbox"
+    advice = "Check that the app listens on the port asked for, on 0.0.0.0, and that NetworkPolicies admit the router."
+
+    @classmethod
+    def of(cls, sandbox_name: str, *, reason: str = "") -> SandboxUnreachable:
+        """Returns the error with the detail that existing clients match on."""
+        return cls(f"{cls.default_detail}: {sandbox_name}", reason=reason)
+
+
+class BadResponse(RouterError):
+    """The sandbox's bytes are not an HTTP/1.1 response."""
+
+    status = 502
+    code = "bad_response"
+    default_detail = "The sandbox sent an invalid response."
+    advice = "Check that an HTTP/1.1 server listens on the port asked for; the log says what was wrong."
+
+
+class SandboxNotReady(RouterError):
+    status = 503
+    code = "sandbox_not_ready"
+    retryable = True
+    retry_after_s = 2
+    default_detail = "The sandbox is not ready yet."
+    advice = "Try again; if it lasts, look at the pod's events and readiness probe."
+
+
+class IndexStale(RouterError):
+    status = 503
+    code = "index_stale"
+    retryable = True
+    retry_after_s = 5
+    default_detail = "The router's table of sandboxes is too old to be trusted."
+    advice = "Check that the router reaches the Kubernetes API; see `max-staleness`."
+
+
+class AuthUnavailable(RouterError):
+    status = 503
+    code = "auth_unavailable"
+    retryable = True
+    retry_after_s = 2
+    default_detail = "Credentials cannot be checked at the moment."
+    advice = "Check that the router reaches the Kubernetes API or the key server."
+
+
+class Overloaded(RouterError):
+    status = 503
+    code = "overloaded"
+    closes_connection = True
+    retryable = True
+    retry_after_s = 1
+    default_detail = "The router has too many connections."
+    advice = "Add replicas, or raise `max-connections`."
+
+
+class Draining(RouterError):
+    status = 503
+    code = "draining"
+    closes_connection = True
+    retryable = True
+    retry_after_s = 1
+    default_detail = "This router is shutting down."
+    advice = "Try again: another replica will answer."
+
+
+class SandboxTimeout(RouterError):
+    """The sandbox accepted the request and did not begin to answer in time."""
+
+    status = 504
+    code = "sandbox_timeout"
+    retryable = True
+    default_detail = "Timed out waiting for the backend sandbox"
+    advice = "Raise X-Sandbox-Timeout or `proxy-timeout`, or look at what the app is doing."
+
+    @classmethod
+    def of(cls, sandbox_name: str, *, reason: str = "") -> SandboxTimeout:
+        """Returns the error with the detail that existing clients match on."""
+        return cls(f"{cls.default_detail}: {sandbox_name}", reason=reason)

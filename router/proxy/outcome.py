@@ -1,0 +1,116 @@
+"""Outcome: everything that is worth telling about one request once it has ended."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Outcome:
+    """One request or tunnel, filled in as it goes (mutable and slotted: it is made once a request).
+
+    Durations are seconds, None where that step never happened; `started_at` is Unix time. Text from the client is kept as
+    raw bytes: whoever prints it escapes it.
+    """
+
+    __slots__ = (
+        "authz",
+        "bytes_from_client",
+        "bytes_to_client",
+        "client",
+        "code",
+        "connect_s",
+        "error_reason",
+        "first_byte_s",
+        "is_tunnel",
+        "method",
+        "namespace",
+        "path",
+        "pod_uid",
+        "port",
+        "principal",
+        "retries",
+        "sandbox",
+        "started_at",
+        "status",
+        "total_s",
+        "traceparent",
+        "upstream_error",
+        "wait_s",
+    )
+
+    def __init__(self, *, method: bytes, path: bytes, client: str, started_at: float) -> None:
+        self.method = method
+        self.path = path
+        """The request target as it came; the query is cut off where it is logged."""
+        self.client = client
+        """The client's address, found right to left through `trusted-proxies`."""
+        self.started_at = started_at
+        self.status = 0
+        """The status sent; 499 when the client left before there was one; 0 never."""
+        self.code = ""
+        """The RouterError's code; "" when the sandbox answered; `client_closed`, `response_cut` or `tunnel_*` for other ends."""
+        self.namespace = ""
+        """The sandbox's namespace if the table knows it, else ""."""
+        self.sandbox = ""
+        self.port = 0
+        self.pod_uid = ""
+        self.principal = ""
+        self.authz = ""
+        """`allowed`, `denied`, `unauthenticated`, `unavailable` or "" (not reached)."""
+        self.upstream_error = ""
+        """A reason from UPSTREAM_ERRORS, "" when the sandbox did nothing wrong."""
+        self.error_reason = ""
+        """Detail for the log alone (an errno, an address)."""
+        self.retries = 0
+        self.is_tunnel = False
+        self.wait_s: float | None = None
+        self.connect_s: float | None = None
+        self.first_byte_s: float | None = None
+        self.total_s = 0.0
+        self.bytes_from_client = 0
+        """Body (or tunnel) bytes."""
+        self.bytes_to_client = 0
+        self.traceparent: bytes | None = None
+
+
+UPSTREAM_ERRORS = (
+    "connect_refused",
+    "connect_timeout",
+    "connect_unreachable",
+    "connect_error",
+    "resolve_error",
+    "closed_early",
+    "reset",
+    "bad_response",
+    "response_timeout",
+    "response_cut",
+)
+"""The closed set of values of the label `reason` in sandbox_router_upstream_errors_total."""
+
+
+class Telemetry(Protocol):
+    """What the proxy tells about itself. Every call is cheap, synchronous and never raises."""
+
+    def request_started(self) -> None:
+        """A request head was accepted (sandbox_router_inflight_requests + 1)."""
+
+    def request_finished(self, outcome: Outcome) -> None:
+        """A request or tunnel ended; called exactly once for each request_started."""
+
+    def tunnel_opened(self) -> None:
+        """A connection became a tunnel; request_finished with is_tunnel closes it."""
+
+    def upstream_retried(self) -> None:
+        """A connect was tried again."""
+
+    def route_evicted(self) -> None:
+        """A dead host was taken out of the table."""
+
+    def connection_opened(self) -> None:
+        """A client connected."""
+
+    def connection_closed(self) -> None:
+        """A client's connection ended."""
+
+    def connection_refused(self) -> None:
+        """A client was turned away by `max-connections`."""

@@ -1,0 +1,60 @@
+"""Endpoint: where one sandbox lives right now, or why it cannot be reached."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class SandboxRef(NamedTuple):
+    """A sandbox's name, a dictionary key on the hot path (a tuple hashes in C, a dataclass does not)."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class State(enum.Enum):
+    """What a sandbox is able to do; only READY can be dialled, only STARTING is worth waiting for."""
+
+    READY = "ready"
+    STARTING = "starting"
+    SUSPENDED = "suspended"
+    FINISHED = "finished"
+
+
+NO_PORTS: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=True)
+class Endpoint:
+    """One sandbox as discovery sees it. Immutable: a change is a new Endpoint.
+
+    `uid` is the pod's UID, the fence against recycled addresses ("" while there is no pod). `addresses` are IP literals or,
+    with file and DNS discovery, host names; in order of preference; empty unless READY.
+    """
+
+    ref: SandboxRef
+    uid: str
+    state: State
+    addresses: tuple[str, ...] = ()
+    sandbox_uid: str = ""
+    """The Sandbox object's own UID, which outlives a suspend and resume; "" when unknown."""
+    reason: str = ""
+    """Why it is not READY, in the words of the Sandbox's condition; for people."""
+    ports: Mapping[int, int] = field(default=NO_PORTS)
+    """The port asked for -> the port dialled, where they differ."""
+    tokens_not_before: float = 0.0
+    """Tokens issued before this time (Unix seconds) are refused for this sandbox; 0 = no such rule."""
+
+    def dialled_port(self, port: int) -> int:
+        """Returns the port to dial when a client asks for `port`."""
+        return self.ports.get(port, port) if self.ports else port
+
+    def answers_to_uid(self, uid: str) -> bool:
+        """Returns True when `uid` is this pod's or its Sandbox's UID."""
+        return uid in (self.uid, self.sandbox_uid) and uid != ""
