@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -27,7 +28,7 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
-NO_PORTS: Mapping[int, int] = {}
+NO_PORTS: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=True)
@@ -46,7 +47,7 @@ class Endpoint:
     """The Sandbox object's own UID, which outlives a suspend and resume; "" when unknown."""
     reason: str = ""
     """Why it is not READY, in the words of the Sandbox's condition; for people."""
-    ports: Mapping[int, int] = field(default=NO_PORTS)
+    ports: Mapping[int, int] = field(default_factory=lambda: NO_PORTS, hash=False)
     """The port asked for -> the port dialled, where they differ."""
     tokens_not_before: float = 0.0
     """Tokens issued before this time (Unix seconds) are refused for this sandbox; 0 = no such rule."""
