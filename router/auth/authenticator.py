@@ -35,6 +35,8 @@ class CertificateIdentity:
     identity: str
     kind: str
     """`uri`, `dns` or `cn`."""
+    not_after: float | None = None
+    """When the certificate expires (Unix seconds); None when a trusted proxy vouches for it and doesn't say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Authorizer(Protocol):
 
     def admit(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
-    ) -> None | Awaitable[None]:
+    ) -> Awaitable[None] | None:
         """Says whether the caller may know about a sandbox of these names at all, before waiting or explaining absence.
 
         Raises Forbidden, the same for missing and forbidden sandboxes; AuthUnavailable.

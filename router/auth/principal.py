@@ -54,3 +54,5 @@ class Principal:
     """Unix seconds; long-lived streams end `auth-grace` after it."""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Extra user attributes from TokenReview, handed on to SubjectAccessReview."""
+    user_uid: str = ""
+    """The user's UID from TokenReview, handed on to SubjectAccessReview."""

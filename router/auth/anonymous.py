@@ -1,0 +1,22 @@
+"""Mode `none`: everybody may call, said explicitly by the operator."""
+
+from __future__ import annotations
+
+from router.auth.authenticator import Authenticated, Credentials
+from router.auth.principal import Principal
+
+ANONYMOUS = Principal(subject="anonymous", mode="none")
+
+
+class AnonymousAuthenticator:
+    """Lets every caller in and leaves every credential to the app."""
+
+    def __init__(self) -> None:
+        self._everybody = Authenticated(ANONYMOUS, consumed_authorization=False)
+
+    def __repr__(self) -> str:
+        return "<AnonymousAuthenticator>"
+
+    def authenticate(self, credentials: Credentials) -> Authenticated:
+        """Returns the anonymous caller, whatever was presented."""
+        return self._everybody

@@ -1,0 +1,203 @@
+"""AuthenticatorChain: which of a request's credentials decides who calls.
+
+A bearer token is looked for in X-Sandbox-Token, then Authorization, then the offered WebSocket subprotocol; the
+verifiers are asked in the configured order. Whatever is presented for an enabled mode must be valid: an invalid
+credential is never passed over for a better one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+
+from router.auth.anonymous import ANONYMOUS
+from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
+from router.auth.mtls import CertificateAuthenticator
+from router.auth.principal import Principal
+from router.auth.verifier import BearerVerifier, Reason, Refusal, Verdict
+from router.errors import AuthUnavailable, Unauthenticated
+
+MAX_TOKEN_BYTES = 16 * 1024
+"""Longer tokens are refused unread: nobody's token is that long, and hashing it costs time."""
+
+_REALM = 'realm="sandbox-router"'
+_TOO_LARGE = Refusal("none", Reason.TOO_LARGE, "The token is too long.")
+_MISSING = Refusal("none", Reason.MISSING, "Credentials are required.")
+_MALFORMED = Refusal("none", Reason.MALFORMED, "The Authorization header is malformed.")
+
+
+class AuthenticatorChain:
+    """Asks the enabled modes in their configured order.
+
+    `bearer` are the verifiers of bearer tokens; `certificate` is mode `mtls`, None when it is off; `certificate_first` says
+    that `mtls` stands before the bearer modes; `anonymous` that a caller without any credential is let in.
+    """
+
+    def __init__(
+        self,
+        *,
+        bearer: Sequence[BearerVerifier],
+        certificate: CertificateAuthenticator | None,
+        certificate_first: bool = False,
+        anonymous: bool = False,
+    ) -> None:
+        self._bearer = tuple(bearer)
+        self._certificate = certificate
+        self._certificate_first = certificate_first
+        self._anonymous = anonymous
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Refused credentials by (mode, reason); both come from closed sets."""
+
+    def __repr__(self) -> str:
+        modes = [verifier.mode for verifier in self._bearer]
+        if self._certificate is not None:
+            modes.insert(0 if self._certificate_first else len(modes), "mtls")
+        if self._anonymous:
+            modes.append("none")
+        return f"<AuthenticatorChain {','.join(modes)}>"
+
+    def authenticate(self, credentials: Credentials) -> Authenticated | Awaitable[Authenticated]:
+        """Returns the caller. Raises Unauthenticated, AuthUnavailable (at once or from the awaitable)."""
+        if not self._bearer:
+            return self._without_bearer(credentials, consumed=False)
+        token = credentials.sandbox_token
+        consumed = False
+        if token is None and credentials.authorization is not None:
+            token = bearer_token(credentials.authorization)
+            consumed = token is not None
+        # The common case, one token and nothing else, takes no detour: bench/auth.py.
+        if (
+            token is not None
+            and credentials.subprotocol_token is None
+            and (credentials.certificate is None or self._certificate is None)
+        ):
+            if len(token) > MAX_TOKEN_BYTES:
+                raise self._refused(_TOO_LARGE)
+            verdict = self._bearer[0].verify(token)
+            if type(verdict) is Principal:
+                return Authenticated(verdict, consumed)
+            return self._go_on(token, verdict, consumed)
+        return self._several(credentials, token, consumed)
+
+    def challenge(self, credentials: Credentials) -> bytes:
+        """Returns the value of WWW-Authenticate for a 401 to `credentials` (RFC 6750 §3)."""
+        if not self._bearer:
+            return f"Certificate {_REALM}".encode()
+        offered = credentials.sandbox_token, credentials.subprotocol_token
+        authorization = credentials.authorization
+        has_token = any(token is not None for token in offered) or (
+            authorization is not None and _scheme(authorization) == b"bearer"
+        )
+        error = ', error="invalid_token"' if has_token else ""
+        return f"Bearer {_REALM}{error}".encode()
+
+    def _several(
+        self, credentials: Credentials, token: bytes | None, consumed: bool
+    ) -> Authenticated | Awaitable[Authenticated]:
+        """Decides when there is no token, or more than one credential: every one must be valid."""
+        authorization = credentials.authorization
+        if credentials.sandbox_token is None and authorization is not None and token is None:
+            scheme = _scheme(authorization)
+            if not scheme or scheme == b"bearer":
+                raise self._refused(_MALFORMED)
+        tokens = [t for t in (token, credentials.subprotocol_token) if t is not None]
+        if not tokens:
+            return self._without_bearer(credentials, consumed=False)
+        if any(len(t) > MAX_TOKEN_BYTES for t in tokens):
+            raise self._refused(_TOO_LARGE)
+        return self._all_of(tokens, credentials.certificate, consumed)
+
+    async def _all_of(
+        self, tokens: list[bytes], certificate: CertificateIdentity | None, consumed: bool
+    ) -> Authenticated:
+        """Verifies every token and the certificate; the first token's caller counts, or the certificate's where it stands first."""
+        of_certificate = None
+        if certificate is not None and self._certificate is not None:
+            of_certificate = self._accept(self._certificate.verify(certificate))
+        callers = []
+        for token in tokens:
+            answer = self._go_on(token, self._bearer[0].verify(token), consumed)
+            callers.append(answer if isinstance(answer, Authenticated) else await answer)
+        if of_certificate is not None and self._certificate_first:
+            return Authenticated(of_certificate, consumed)
+        return callers[0]
+
+    def _without_bearer(self, credentials: Credentials, *, consumed: bool) -> Authenticated:
+        if self._certificate is not None and credentials.certificate is not None:
+            return Authenticated(
+                self._accept(self._certificate.verify(credentials.certificate)), consumed
+            )
+        if self._anonymous:
+            return Authenticated(ANONYMOUS, consumed)
+        raise self._refused(_MISSING)
+
+    def _go_on(
+        self, token: bytes, verdict: Verdict | Awaitable[Verdict], consumed: bool
+    ) -> Authenticated | Awaitable[Authenticated]:
+        """Goes on from the first verifier's answer: asks the next ones while the token is not of their kind."""
+        first: Refusal | None = None
+        for position in range(1, len(self._bearer) + 1):
+            if isinstance(verdict, Principal):
+                return Authenticated(verdict, consumed)
+            if not isinstance(verdict, Refusal):
+                return self._go_on_later(token, verdict, position, first, consumed)
+            if verdict.is_final:
+                raise self._refused(verdict)
+            first = _better(first, verdict)
+            if position < len(self._bearer):
+                verdict = self._bearer[position].verify(token)
+        assert first is not None
+        raise self._refused(first)
+
+    async def _go_on_later(
+        self,
+        token: bytes,
+        pending: Awaitable[Verdict],
+        position: int,
+        first: Refusal | None,
+        consumed: bool,
+    ) -> Authenticated:
+        """The same for a verifier that has to ask somebody."""
+        verdict = await pending
+        while isinstance(verdict, Refusal):
+            first = _better(first, verdict)
+            if verdict.is_final or position == len(self._bearer):
+                raise self._refused(verdict if verdict.is_final else first)
+            following = self._bearer[position].verify(token)
+            position += 1
+            verdict = following if isinstance(following, (Principal, Refusal)) else await following
+        return Authenticated(verdict, consumed)
+
+    def _accept(self, verdict: Verdict) -> Principal:
+        if isinstance(verdict, Refusal):
+            raise self._refused(verdict)
+        return verdict
+
+    def _refused(self, refusal: Refusal) -> Unauthenticated | AuthUnavailable:
+        """Counts the refusal and returns the error to raise."""
+        reason = refusal.reason.value
+        self.failures[refusal.mode, reason] += 1
+        log = f"{refusal.mode}: {reason}" + (f": {refusal.log}" if refusal.log else "")
+        if refusal.reason is Reason.UNAVAILABLE:
+            return AuthUnavailable(reason=log)
+        return Unauthenticated(refusal.detail, reason=log)
+
+
+def _better(first: Refusal | None, refusal: Refusal) -> Refusal:
+    """Returns the refusal that tells more: a plain mismatch says less than what the next verifier found."""
+    if first is None or first.reason is Reason.MISMATCH:
+        return refusal
+    return first
+
+
+def bearer_token(authorization: bytes) -> bytes | None:
+    """Returns the token of an `Authorization: Bearer` value (the scheme in any case, RFC 9110 §11.1), None when it is no such value."""
+    if authorization[:7] != b"Bearer " and _scheme(authorization) != b"bearer":
+        return None
+    return authorization.strip()[6:].strip() or None
+
+
+def _scheme(authorization: bytes) -> bytes:
+    """Returns the authentication scheme in lower case; empty when there is a single word, which may be a bare token."""
+    words = authorization.split(None, 1)
+    return words[0].lower() if len(words) == 2 else b""

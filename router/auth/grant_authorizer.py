@@ -1,0 +1,156 @@
+"""GrantAuthorizer: decides by grants, those of the credential and those of the policy file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from router.auth.authorizer import Permit
+from router.auth.policy import CurrentPolicy
+from router.auth.principal import Grant, Principal
+from router.auth.revocation import older_than_allowed
+from router.auth.rights import Rights
+from router.errors import Forbidden, Unauthenticated
+from router.routing.endpoint import Endpoint, SandboxRef
+
+UNRESTRICTED_MODES = frozenset({"none", "static"})
+"""Their callers may call everything: with `none` by the operator's word, with `static` because the token is the operator's."""
+
+MAX_REMEMBERED = 8192
+
+
+class GrantAuthorizer:
+    """Permits what some grant covers: name, port, method and, where the grant says one, the UID of the very pod.
+
+    What a principal may do is derived once and remembered per principal object, which verifiers hand out again and again.
+    """
+
+    def __init__(self, *, policy: CurrentPolicy) -> None:
+        self._policy = policy
+        self._rights: dict[int, Rights] = {}
+        self.allowed = 0
+        self.denied = 0
+        policy.on_change(self._rights.clear)
+
+    def __repr__(self) -> str:
+        return f"<GrantAuthorizer allowed={self.allowed} denied={self.denied} remembered={len(self._rights)}>"
+
+    def admit(
+        self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
+    ) -> None:
+        """Says whether the caller may know about a sandbox of these names at all. Raises Forbidden."""
+        if not self.admits(principal, names, port, method):
+            self.denied += 1
+            raise Forbidden()
+
+    def authorize(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> Permit:
+        """Returns the Permit for this endpoint. Raises Forbidden, Unauthenticated (token older than the sandbox allows)."""
+        if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
+            self.denied += 1
+            raise Unauthenticated(
+                "The token is older than this sandbox allows.", reason="tokens-not-before"
+            )
+        if not self.permits(principal, endpoint, names, port, method):
+            self.denied += 1
+            raise Forbidden()
+        self.allowed += 1
+        return Permit(principal, endpoint, port)
+
+    def admits(
+        self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
+    ) -> bool:
+        """Returns True when a grant on any of the names covers the call, whatever UID it wants."""
+        if principal.mode in UNRESTRICTED_MODES:
+            return True
+        rights = self._rights_of(principal)
+        for ref in names:
+            for grant, _ in rights.about(ref):
+                if grant.covers_call(port, method):
+                    return True
+        return False
+
+    def permits(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> bool:
+        """Returns True when a grant on any of the names covers the call to this very endpoint."""
+        if principal.mode in UNRESTRICTED_MODES:
+            return True
+        rights = self._rights_of(principal)
+        for ref in names:
+            for grant, _ in rights.about(ref):
+                if grant.covers_call(port, method) and grant.covers_endpoint(endpoint):
+                    return True
+        return False
+
+    def explain(
+        self,
+        principal: Principal,
+        names: tuple[SandboxRef, ...],
+        endpoint: Endpoint | None,
+        port: int,
+        method: bytes,
+    ) -> dict[str, Any]:
+        """Returns which grant decides and why the others don't; `endpoint` is None for an unknown sandbox. No secrets."""
+        if principal.mode in UNRESTRICTED_MODES:
+            return {
+                "decision": "allowed",
+                "by": f"mode {principal.mode} may call every sandbox",
+                "grants": [],
+            }
+        considered = []
+        decided_by = ""
+        for grant, source in self._rights_of(principal).all():
+            failing = _why_not(grant, names, endpoint, port, method)
+            considered.append({"source": source, "covers": not failing, "why_not": failing})
+            if not failing and not decided_by:
+                decided_by = source
+        too_old = (
+            endpoint is not None
+            and endpoint.tokens_not_before > 0
+            and older_than_allowed(principal, endpoint.tokens_not_before)
+        )
+        decision = "unauthenticated" if too_old else "allowed" if decided_by else "forbidden"
+        by = "the sandbox's tokens-not-before" if too_old else decided_by or "no grant covers it"
+        return {"decision": decision, "by": by, "grants": considered}
+
+    def _rights_of(self, principal: Principal) -> Rights:
+        rights = self._rights.get(id(principal))
+        # The entry keeps its principal alive, so an id can't be taken over while it is remembered.
+        if rights is None or rights.principal is not principal:
+            if len(self._rights) >= MAX_REMEMBERED:
+                self._rights.clear()
+            rights = self._rights[id(principal)] = Rights(principal, self._policy.policy)
+        return rights
+
+
+def _why_not(
+    grant: Grant,
+    names: tuple[SandboxRef, ...],
+    endpoint: Endpoint | None,
+    port: int,
+    method: bytes,
+) -> list[str]:
+    """Returns the parts of the call that `grant` doesn't cover."""
+    covering = [ref for ref in names if grant.covers_name(ref)]
+    parts = []
+    if not covering:
+        namespaces = {ref.namespace for ref in names}
+        parts.append("name" if grant.namespace in (*namespaces, "*") else "namespace")
+    if grant.ports is not None and port not in grant.ports:
+        parts.append("port")
+    if grant.methods is not None and method not in grant.methods:
+        parts.append("method")
+    if endpoint is not None and not grant.covers_endpoint(endpoint):
+        parts.append("uid")
+    return parts

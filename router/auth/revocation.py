@@ -1,0 +1,54 @@
+"""Revocation: when a right that was once proven has ended, without a store of sessions."""
+
+from __future__ import annotations
+
+from router.auth.policy import CurrentPolicy
+from router.auth.principal import Principal
+from router.routing.endpoint import Endpoint
+
+TOKEN_MODES = frozenset({"jwt", "token-review"})
+"""The modes whose credentials are issued at a time and have an id; a shared token or a certificate is revoked at its source."""
+
+
+def older_than_allowed(principal: Principal, not_before: float) -> bool:
+    """Returns True when the principal's token was issued before `not_before` (Unix seconds), or doesn't say when."""
+    if principal.mode not in TOKEN_MODES:
+        return False
+    return principal.issued_at is None or principal.issued_at < not_before
+
+
+class Revocation:
+    """Says when a caller's right ends, and whether it has been taken away."""
+
+    def __init__(self, *, policy: CurrentPolicy, auth_grace_s: float) -> None:
+        self._policy = policy
+        self._auth_grace_s = auth_grace_s
+
+    def __repr__(self) -> str:
+        return f"<Revocation grace={self._auth_grace_s:g}s {self._policy!r}>"
+
+    def end_of_right(self, principal: Principal) -> float | None:
+        """Returns when an open stream of this caller must end (Unix seconds): `auth-grace` after the credential's expiry; None for never."""
+        if principal.expires_at is None or not self._auth_grace_s:
+            return None
+        return principal.expires_at + self._auth_grace_s
+
+    def is_revoked(self, principal: Principal, endpoint: Endpoint) -> bool:
+        """Returns True when the policy or the sandbox no longer accepts this caller's token."""
+        if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
+            return True
+        return self.is_refused(principal)
+
+    def is_refused(self, principal: Principal) -> bool:
+        """Returns True when the policy file revokes this caller's token, by its id or by its age."""
+        policy = self._policy.policy
+        if principal.mode not in TOKEN_MODES:
+            return False
+        if principal.token_id and principal.token_id in policy.revoked:
+            return True
+        return any(
+            (not rule.issuer or rule.issuer == principal.issuer)
+            and (not rule.subject or rule.subject == principal.subject)
+            and older_than_allowed(principal, rule.time)
+            for rule in policy.not_before
+        )
