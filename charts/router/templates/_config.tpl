@@ -1,0 +1,145 @@
+{{/* Seconds of a duration as the settings write it: 30, "30s", "5m", "1h", "500ms". */}}
+{{- define "router.seconds" -}}
+{{- $text := . | toString -}}
+{{- if hasSuffix "ms" $text -}}{{- divf (trimSuffix "ms" $text | float64) 1000 | ceil -}}
+{{- else if hasSuffix "s" $text -}}{{- trimSuffix "s" $text | float64 | ceil -}}
+{{- else if hasSuffix "m" $text -}}{{- mulf (trimSuffix "m" $text | float64) 60 | ceil -}}
+{{- else if hasSuffix "h" $text -}}{{- mulf (trimSuffix "h" $text | float64) 3600 | ceil -}}
+{{- else -}}{{- $text | float64 | ceil -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Seconds of one setting: the user's value (0 too), or the router's own default. */}}
+{{- define "router.settingSeconds" -}}
+{{- $value := .default -}}
+{{- if hasKey .config .key -}}{{- $value = get .config .key -}}{{- end -}}
+{{- include "router.seconds" $value -}}
+{{- end -}}
+
+{{/* How long a pod may take to leave: the drain, the shutdown, and ten seconds to spare. */}}
+{{- define "router.gracePeriod" -}}
+{{- $drain := include "router.settingSeconds" (dict "config" .Values.config "key" "drain-delay" "default" "5s") | float64 -}}
+{{- $shutdown := include "router.settingSeconds" (dict "config" .Values.config "key" "shutdown-timeout" "default" "30s") | float64 -}}
+{{- $needed := add $drain $shutdown | int -}}
+{{- $given := .Values.terminationGracePeriodSeconds | int -}}
+{{- if and $given (le $given $needed) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, but config.drain-delay + config.shutdown-timeout take %d s: pods would be killed with requests open. Raise it above %d, or set 0 to let the chart choose." $given $needed $needed) -}}
+{{- end -}}
+{{- $given | default (add $needed 10) -}}
+{{- end -}}
+
+{{/* Modes of authentication as one comma separated word; refuses to render without any, as the router refuses to start. */}}
+{{- define "router.authModes" -}}
+{{- $auth := get .Values.config "auth" -}}
+{{- if not $auth -}}
+{{- fail "config.auth is not set: say who may call. One or more of jwt, static, token-review, mtls (for example --set config.auth={token-review}), or {none} to let everybody in on purpose." -}}
+{{- end -}}
+{{- if kindIs "string" $auth -}}{{- $auth -}}{{- else -}}{{- join "," $auth -}}{{- end -}}
+{{- end -}}
+
+{{- define "router.usesAuth" -}}
+{{- if has .mode (splitList "," (include "router.authModes" .root)) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the pod talks to the Kubernetes API at all, and so needs its token. */}}
+{{- define "router.talksToKubernetes" -}}
+{{- if or (eq (get .Values.config "discovery") "kubernetes") (include "router.usesAuth" (dict "root" . "mode" "token-review")) (get .Values.config "subject-access-review") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "router.hasPolicy" -}}
+{{- $policy := .Values.files.policy -}}
+{{- if or $policy.secret $policy.configMap $policy.inline -}}true{{- end -}}
+{{- end -}}
+
+{{- define "router.hasSandboxesFile" -}}
+{{- $sandboxes := .Values.files.sandboxes -}}
+{{- if or $sandboxes.configMap $sandboxes.inline -}}true{{- end -}}
+{{- end -}}
+
+{{/* Combinations that would only fail in the pod fail here, with the value to set. */}}
+{{- define "router.checks" -}}
+{{- $config := .Values.config -}}
+{{- $modes := splitList "," (include "router.authModes" .) -}}
+{{- $files := .Values.files -}}
+{{- if and (has "none" $modes) (gt (len $modes) 1) -}}
+{{- fail "config.auth lists none beside other modes: none lets everybody in, so it must stand alone." -}}
+{{- end -}}
+{{- if and (has "static" $modes) (not $files.staticToken.secret) -}}
+{{- fail "config.auth has static: set files.staticToken.secret to a Secret that holds the token." -}}
+{{- end -}}
+{{- if and (has "jwt" $modes) (not $files.jwtSecret.secret) (not $files.jwks.secret) (not $files.jwks.configMap) (not (get $config "jwks-url")) -}}
+{{- fail "config.auth has jwt: set files.jwtSecret.secret, files.jwks.secret, files.jwks.configMap or config.jwks-url, so that tokens can be verified." -}}
+{{- end -}}
+{{- if and (has "mtls" $modes) (not .Values.tls.enabled) -}}
+{{- fail "config.auth has mtls: set tls.enabled and tls.clientCA, since certificates are only seen on the TLS port." -}}
+{{- end -}}
+{{- $mtls := get $config "mtls" | default "off" -}}
+{{- if and (has "mtls" $modes) (eq $mtls "off") -}}
+{{- fail "config.auth has mtls: set config.mtls to optional or required." -}}
+{{- end -}}
+{{- if and (ne $mtls "off") (not (or .Values.tls.clientCA.secret .Values.tls.clientCA.configMap)) -}}
+{{- fail (printf "config.mtls is %s: set tls.clientCA.secret or tls.clientCA.configMap to the authority that signs clients." $mtls) -}}
+{{- end -}}
+{{- if and .Values.tls.enabled (not .Values.tls.secret) (not .Values.tls.certManager.enabled) -}}
+{{- fail "tls.enabled needs tls.secret (a kubernetes.io/tls Secret) or tls.certManager.enabled." -}}
+{{- end -}}
+{{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
+{{- fail "tls.certManager.enabled needs tls.certManager.issuerRef.name." -}}
+{{- end -}}
+{{- if and (eq (get $config "discovery") "file") (not (include "router.hasSandboxesFile" .)) -}}
+{{- fail "config.discovery is file: set files.sandboxes.configMap or files.sandboxes.inline." -}}
+{{- end -}}
+{{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
+{{- fail "gateway.enabled needs gateway.parentRefs: the Gateway that the route hangs on." -}}
+{{- end -}}
+{{- if and .Values.gateway.backendTLS.enabled (not .Values.tls.enabled) -}}
+{{- fail "gateway.backendTLS.enabled needs tls.enabled: the Gateway would speak TLS to a port that has none." -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- fail "ingress.enabled needs ingress.hosts." -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The router's YAML file: what the user said, and where the chart mounts what it needs. */}}
+{{- define "router.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config "auth" (splitList "," (include "router.authModes" .)) -}}
+{{- $_ := set $config "http-bind" ":8080" -}}
+{{- $_ := set $config "admin-bind" ":9090" -}}
+{{- if .Values.tls.enabled -}}
+{{- $_ := set $config "https-bind" ":8443" -}}
+{{- $_ := set $config "tls-cert-file" "/etc/sandbox-router/tls/tls.crt" -}}
+{{- $_ := set $config "tls-key-file" "/etc/sandbox-router/tls/tls.key" -}}
+{{- end -}}
+{{- if or .Values.tls.clientCA.secret .Values.tls.clientCA.configMap -}}
+{{- $_ := set $config "tls-client-ca-file" (printf "/etc/sandbox-router/client-ca/%s" .Values.tls.clientCA.key) -}}
+{{- end -}}
+{{- if .Values.files.staticToken.secret -}}
+{{- $_ := set $config "static-token-file" (printf "/etc/sandbox-router/static-token/%s" .Values.files.staticToken.key) -}}
+{{- end -}}
+{{- if .Values.files.jwtSecret.secret -}}
+{{- $_ := set $config "jwt-secret-file" (printf "/etc/sandbox-router/jwt-secret/%s" .Values.files.jwtSecret.key) -}}
+{{- end -}}
+{{- if or .Values.files.jwks.secret .Values.files.jwks.configMap -}}
+{{- $_ := set $config "jwks-file" (printf "/etc/sandbox-router/jwks/%s" .Values.files.jwks.key) -}}
+{{- end -}}
+{{- if include "router.hasPolicy" . -}}
+{{- $_ := set $config "policy-file" (printf "/etc/sandbox-router/policy/%s" .Values.files.policy.key) -}}
+{{- end -}}
+{{- if include "router.hasSandboxesFile" . -}}
+{{- $_ := set $config "sandboxes-file" (printf "/etc/sandbox-router/sandboxes/%s" .Values.files.sandboxes.key) -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* A folder from a Secret or a ConfigMap: the only source given. */}}
+{{- define "router.volume" -}}
+{{- if .secret -}}
+secret:
+  secretName: {{ .secret }}
+  defaultMode: 0440
+{{- else -}}
+configMap:
+  name: {{ .configMap }}
+{{- end -}}
+{{- end -}}
