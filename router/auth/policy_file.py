@@ -1,0 +1,218 @@
+"""The policy file: YAML text to a Policy, with the line of everything that is wrong in it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+import yaml
+
+from router.auth.grants import GrantError, Path, each_grant, spell
+from router.auth.policy import CurrentPolicy, NotBefore, Policy, PrincipalMatch, Rule
+from router.watched_file import WatchedFiles
+
+_MATCH_KEYS = ("subject", "group", "issuer", "identity")
+_RFC3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_MAX_ERRORS = 20
+
+
+def watch_policy(
+    current: CurrentPolicy, path: FilePath, *, poll_interval_s: float = 1.0
+) -> WatchedFiles[Policy]:
+    """Returns the watcher that keeps `current` at the file's content."""
+    return WatchedFiles(
+        (path,),
+        parse=lambda contents: parse_policy(contents[0]),
+        apply=current.replace,
+        poll_interval_s=poll_interval_s,
+    )
+
+
+def parse_policy(content: bytes) -> Policy:
+    """Returns the policy that `content` spells. Raises ValueError that names every fault (up to twenty) with its line."""
+    document = _Document.parse(content)
+    reader = _Reader(document)
+    policy = reader.policy()
+    if reader.errors:
+        shown = reader.errors[:_MAX_ERRORS]
+        more = len(reader.errors) - len(shown)
+        raise ValueError("; ".join(shown) + (f"; and {more} more" if more else ""))
+    return policy
+
+
+class _Document:
+    """A YAML document as plain values, with the line of each, and the text of each scalar as it was written."""
+
+    def __init__(self, value: Any, lines: dict[Path, int], texts: dict[Path, str]) -> None:
+        self.value = value
+        self._lines = lines
+        self._texts = texts
+
+    @classmethod
+    def parse(cls, content: bytes) -> _Document:
+        """Raises ValueError with the line for text that isn't YAML, repeats a key or uses aliases."""
+        lines: dict[Path, int] = {}
+        texts: dict[Path, str] = {}
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            reader = loader(content)
+            try:
+                root = reader.get_single_node()
+                if root is None:
+                    raise ValueError("the file is empty; for no rules write `rules: []`")
+                _walk(root, (), lines, texts, set())
+                return cls(reader.construct_document(root), lines, texts)
+            finally:
+                reader.dispose()
+        except yaml.YAMLError as error:
+            raise ValueError(_spell_yaml_error(error)) from error
+        except RecursionError:
+            raise ValueError("is nested too deeply") from None
+
+    def line(self, path: Path) -> int:
+        """Returns the line (from 1) of what stands at `path`, or of the nearest thing around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def text(self, path: Path) -> str | None:
+        """Returns the scalar at `path` as it was written (an id of digits stays text), None when there is no scalar."""
+        return self._texts.get(path)
+
+
+def _walk(
+    node: Any, path: Path, lines: dict[Path, int], texts: dict[Path, str], seen: set[int]
+) -> None:
+    """Notes lines and texts of `node` and all below it."""
+    line = node.start_mark.line + 1
+    if id(node) in seen:
+        raise ValueError(f"line {line}: YAML aliases are not supported here")
+    seen.add(id(node))
+    lines[path] = line
+    if isinstance(node, yaml.ScalarNode):
+        texts[path] = node.value
+    elif isinstance(node, yaml.SequenceNode):
+        for position, child in enumerate(node.value):
+            _walk(child, (*path, position), lines, texts, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            key_line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise ValueError(f"line {key_line}: keys must be plain words")
+            below = (*path, str(key.value))
+            if below in lines:
+                raise ValueError(f"line {key_line}: `{key.value}` is given twice")
+            _walk(child, below, lines, texts, seen)
+            lines[below] = key_line
+
+
+def _spell_yaml_error(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "is not valid YAML"
+    return f"line {mark.line + 1}: {problem}" if mark is not None else f"{problem}"
+
+
+class _Reader:
+    """Turns the plain values into a Policy and collects what is wrong."""
+
+    def __init__(self, document: _Document) -> None:
+        self._document = document
+        self.errors: list[str] = []
+
+    def policy(self) -> Policy:
+        root = self._mapping(self._document.value, (), ("rules", "revoked", "not-before"))
+        return Policy(
+            rules=self._rules(root.get("rules", [])),
+            revoked=self._revoked(root.get("revoked", [])),
+            not_before=self._not_before(root.get("not-before", [])),
+        )
+
+    def _rules(self, value: object) -> tuple[Rule, ...]:
+        rules = []
+        for position, entry in enumerate(self._list(value, ("rules",))):
+            at: Path = ("rules", position)
+            rule = self._mapping(entry, at, ("principal", "sandboxes"), required=True)
+            if "principal" not in rule or "sandboxes" not in rule:
+                continue
+            match = self._match((*at, "principal"), rule["principal"])
+            grants = tuple(
+                each_grant(rule["sandboxes"], at=(*at, "sandboxes"), on_error=self._grant_error)
+            )
+            rules.append(Rule(match, grants, position + 1, self._document.line(at)))
+        return tuple(rules)
+
+    def _match(self, at: Path, value: object) -> PrincipalMatch:
+        keys = self._mapping(value, at, _MATCH_KEYS)
+        words = {key: self._word((*at, key)) for key in _MATCH_KEYS if key in keys}
+        if not words and isinstance(value, dict):
+            self._error(at, f"must name at least one of {', '.join(_MATCH_KEYS)}")
+        return PrincipalMatch(**words)
+
+    def _revoked(self, value: object) -> frozenset[str]:
+        entries = self._list(value, ("revoked",))
+        return frozenset(self._word(("revoked", position)) for position in range(len(entries)))
+
+    def _not_before(self, value: object) -> tuple[NotBefore, ...]:
+        found = []
+        for position, entry in enumerate(self._list(value, ("not-before",))):
+            at: Path = ("not-before", position)
+            keys = self._mapping(entry, at, ("issuer", "subject", "time"))
+            if "issuer" not in keys and "subject" not in keys:
+                self._error(at, "must name an issuer or a subject")
+            found.append(
+                NotBefore(
+                    issuer=self._word((*at, "issuer")) if "issuer" in keys else "",
+                    subject=self._word((*at, "subject")) if "subject" in keys else "",
+                    time=self._time((*at, "time")),
+                )
+            )
+        return tuple(found)
+
+    def _time(self, at: Path) -> float:
+        text = self._document.text(at)
+        if text is not None and _RFC3339.fullmatch(text):
+            try:
+                return datetime.datetime.fromisoformat(text.upper()).timestamp()
+            except ValueError:
+                pass
+        self._error(at, "must be a time with its zone, like 2026-12-01T00:00:00Z")
+        return 0.0
+
+    def _word(self, at: Path) -> str:
+        text = self._document.text(at)
+        if not text:
+            self._error(at, "must be a text that is not empty")
+            return ""
+        return text
+
+    def _list(self, value: object, at: Path) -> list[object]:
+        if isinstance(value, list):
+            return value
+        self._error(at, "must be a list")
+        return []
+
+    def _mapping(
+        self, value: object, at: Path, keys: tuple[str, ...], *, required: bool = False
+    ) -> dict[str, object]:
+        if not isinstance(value, dict):
+            self._error(at, f"must be a mapping with {', '.join(keys)}")
+            return {}
+        for key in value:
+            if key not in keys:
+                self._error((*at, str(key)), f"is not one of {', '.join(keys)}")
+        if required:
+            for key in keys:
+                if key not in value:
+                    self._error(at, f"`{key}` is missing")
+        return value
+
+    def _grant_error(self, error: GrantError) -> None:
+        self._error(error.path, error.message)
+
+    def _error(self, at: Path, message: str) -> None:
+        where = f"{spell(at)} " if at else "the document "
+        self.errors.append(f"line {self._document.line(at)}: {where}{message}")
