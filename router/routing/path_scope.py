@@ -1,0 +1,84 @@
+"""What keeps a sandbox that is reached by path mode under its own root.
+
+Pure functions on header values. `root` is Target.path_root: `/prefix/namespace/name/port`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_ABSOLUTE = re.compile(rb"(?:([hH][tT][tT][pP][sS]?):)?//([^/?#\\]*)(.*)", re.DOTALL)
+_DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
+_WHITESPACE = b" \t"
+
+
+def scoped_location(value: bytes, *, root: bytes, own_authorities: Collection[bytes]) -> bytes:
+    """Returns a Location as it must read to lead to the same place through the router.
+
+    An absolute path gets the root in front; an http(s) or scheme-less URL at one of the sandbox's own authorities becomes
+    root and path; relative, foreign and already rooted ones stay as they are.
+    """
+    if value.startswith(b"/") and not value.startswith(b"//"):
+        return value if _is_under(value, root) else root + value
+    match = _ABSOLUTE.fullmatch(value)
+    if match is None or not match[2]:
+        return value
+    scheme = (match[1] or b"").lower()
+    authority = _canonical(match[2], scheme)
+    if not any(authority == _canonical(own, scheme) for own in own_authorities):
+        return value
+    path: bytes = match[3]
+    if not path.startswith(b"/"):
+        path = b"/" + path
+    return path if _is_under(path, root) else root + path
+
+
+def scoped_set_cookie(value: bytes, *, root: bytes, request_path: bytes) -> bytes:
+    """Returns a Set-Cookie that the browser sends back to this sandbox alone: Path under the root, no Domain.
+
+    `request_path` is the path that the sandbox itself saw (a query is ignored): it decides where Path is missing, empty or not
+    rooted (RFC 6265 §5.1.4). Every other attribute stays byte for byte.
+    """
+    first, *attributes = value.split(b";")
+    kept = [first]
+    has_path = False
+    for attribute in attributes:
+        name, _, path = attribute.partition(b"=")
+        name = name.strip(_WHITESPACE).lower()
+        if name == b"domain":
+            continue
+        if name == b"path":
+            has_path = True
+            # RFC 6265 takes the last Path; scoping each leaves no other reading.
+            attribute = b"%s=%s" % (
+                attribute.partition(b"=")[0],
+                _scoped_path(path.strip(_WHITESPACE), root, request_path),
+            )
+        kept.append(attribute)
+    if not has_path:
+        kept.append(b" Path=" + _scoped_path(b"", root, request_path))
+    return b";".join(kept)
+
+
+def _scoped_path(path: bytes, root: bytes, request_path: bytes) -> bytes:
+    if not path.startswith(b"/"):
+        path = _default_path(request_path)
+    return path if _is_under(path, root) else root + path
+
+
+def _default_path(request_path: bytes) -> bytes:
+    """Returns the default-path of RFC 6265 §5.1.4."""
+    path = request_path.partition(b"?")[0]
+    if not path.startswith(b"/"):
+        return b"/"
+    return path[: path.rindex(b"/")] or b"/"
+
+
+def _is_under(path: bytes, root: bytes) -> bool:
+    return path.startswith(root) and path[len(root) : len(root) + 1] in (b"", b"/", b"?", b"#")
+
+
+def _canonical(authority: bytes, scheme: bytes) -> bytes:
+    """Returns an authority in lower case without its scheme's default port."""
+    return authority.lower().removesuffix(_DEFAULT_PORTS.get(scheme, b"\n"))
