@@ -1,0 +1,107 @@
+"""AliasTable: the names of SandboxClaims, and which sandbox each leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from router.discovery.claims import ClaimRecord
+from router.discovery.sandboxes import SandboxRecord
+from router.discovery.tombstones import Tombstones
+from router.routing.endpoint import SandboxRef
+from router.routing.index import EndpointIndex
+
+
+class AliasTable:
+    """Keeps the index's aliases right as claims and Sandboxes change, in any order.
+
+    A claim's name leads to the Sandbox that it is bound to, unless that Sandbox is known to serve another claim. A binding
+    that only the claim's annotation tells counts once the Sandbox confirms it. `sandbox` looks a Sandbox up.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: EndpointIndex,
+        sandbox: Callable[[SandboxRef], SandboxRecord | None],
+    ) -> None:
+        self._index = index
+        self._sandbox = sandbox
+        self._claims: dict[SandboxRef, ClaimRecord] = {}
+        self._claims_of: dict[SandboxRef, tuple[SandboxRef, ...]] = {}
+        self._gone = Tombstones()
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def upsert(self, claim: ClaimRecord) -> None:
+        """Takes an ADDED or MODIFIED claim."""
+        known = self._claims.get(claim.ref)
+        is_older = known is not None and 0 < claim.version < known.version
+        if is_older or self._gone.is_late(claim.uid, claim.version):
+            return
+        self._put(claim)
+
+    def remove(self, claim: ClaimRecord) -> None:
+        """Takes a DELETED claim; a predecessor's late end leaves its successor alone."""
+        self._gone.add(claim.uid, claim.version)
+        known = self._claims.get(claim.ref)
+        if known is not None and known.uid == claim.uid:
+            self._drop(known)
+
+    def replace(self, claims: Iterable[ClaimRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's claims (None = all namespaces)."""
+        listed = {claim.ref: claim for claim in claims}
+        missing = [
+            known
+            for ref, known in self._claims.items()
+            if ref not in listed and namespace in (None, ref.namespace)
+        ]
+        for known in missing:
+            self._gone.add(known.uid, known.version)
+            self._drop(known)
+        for claim in listed.values():
+            self._gone.discard(claim.uid)
+            self._put(claim)
+
+    def sandbox_changed(self, ref: SandboxRef) -> None:
+        """Looks again at the claims that are bound to this Sandbox."""
+        for claim_ref in self._claims_of.get(ref, ()):
+            self._point(self._claims[claim_ref])
+
+    def _put(self, claim: ClaimRecord) -> None:
+        known = self._claims.get(claim.ref)
+        if known is not None and known.sandbox != claim.sandbox:
+            self._unlist(known)
+        if known is None or known.sandbox != claim.sandbox:
+            bound = self._claims_of.get(claim.sandbox, ())
+            self._claims_of[claim.sandbox] = (*bound, claim.ref)
+        self._claims[claim.ref] = claim
+        if known != claim:
+            self._point(claim)
+
+    def _drop(self, known: ClaimRecord) -> None:
+        del self._claims[known.ref]
+        self._unlist(known)
+        self._index.remove_alias(known.ref)
+
+    def _unlist(self, known: ClaimRecord) -> None:
+        left = tuple(ref for ref in self._claims_of[known.sandbox] if ref != known.ref)
+        if left:
+            self._claims_of[known.sandbox] = left
+        else:
+            del self._claims_of[known.sandbox]
+
+    def _point(self, claim: ClaimRecord) -> None:
+        # A claim and its Sandbox mostly share one name; that needs no alias.
+        if claim.sandbox != claim.ref and self._is_bound(claim):
+            self._index.set_alias(claim.ref, claim.sandbox)
+        else:
+            self._index.remove_alias(claim.ref)
+
+    def _is_bound(self, claim: ClaimRecord) -> bool:
+        if not claim.sandbox.name:
+            return False
+        sandbox = self._sandbox(claim.sandbox)
+        if sandbox is not None and sandbox.claim_uid:
+            return sandbox.claim_uid == claim.uid
+        return claim.is_bound_by_status

@@ -1,0 +1,213 @@
+"""KubernetesDiscovery: the watches that keep the index equal to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from router.discovery.api_client import JsonObject, KubernetesApi
+from router.discovery.claims import ClaimRecord, parse_claim
+from router.discovery.objects import EXTENSIONS_GROUP, SANDBOX_GROUP
+from router.discovery.pods import NAME_HASH_LABEL, PodRecord, parse_pod
+from router.discovery.reflector import Pace, Reflector, Resource
+from router.discovery.sandboxes import SandboxRecord, parse_sandbox
+from router.discovery.table import SandboxTable
+from router.routing.endpoint import Endpoint
+from router.routing.index import EndpointIndex
+
+logger = logging.getLogger("sandbox_router.discovery")
+
+PODS = Resource("pods", ("/api/v1",), label_selector=NAME_HASH_LABEL)
+SANDBOXES = Resource(
+    "sandboxes", (f"/apis/{SANDBOX_GROUP}/v1beta1", f"/apis/{SANDBOX_GROUP}/v1alpha1")
+)
+CLAIMS = Resource(
+    "sandboxclaims", (f"/apis/{EXTENSIONS_GROUP}/v1beta1", f"/apis/{EXTENSIONS_GROUP}/v1alpha1")
+)
+DEFAULT_PACE = Pace()
+FRESHNESS_INTERVAL_S = 1.0
+
+WITHOUT = {
+    SANDBOXES.name: (
+        "routing by pods alone: a suspended, finished or podless sandbox looks unknown, "
+        "pool pods wait for their label to go, tokens-not-before is not enforced"
+    ),
+    CLAIMS.name: "the names of claims don't lead to their sandboxes",
+}
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed(Generic[Record]):
+    """One resource's way into the table: the Store that a Reflector fills."""
+
+    replace: Callable[[Iterable[Record]], None]
+    upsert: Callable[[Record], None]
+    remove: Callable[[Record], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The watches of one namespace, or of all (None)."""
+
+    namespace: str | None
+    pods: Reflector[PodRecord]
+    sandboxes: Reflector[SandboxRecord]
+    claims: Reflector[ClaimRecord]
+
+    @property
+    def is_settled(self) -> bool:
+        """True when enough is known to route: all pods, and all Sandboxes unless we may not see them."""
+        return self.pods.is_complete and _is_known_or_refused(self.sandboxes)
+
+
+class KubernetesDiscovery:
+    """Watches Pods, Sandboxes and SandboxClaims: in all namespaces, or in the listed ones with one set of watches each.
+
+    `api` must be open while run() runs. `on_retired` gets each endpoint that lost its route.
+    """
+
+    def __init__(
+        self,
+        *,
+        api: KubernetesApi,
+        namespaces: tuple[str, ...],
+        index: EndpointIndex,
+        on_retired: Callable[[Endpoint], None],
+        pace: Pace = DEFAULT_PACE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._index = index
+        self._pace = pace
+        self._clock = clock
+        self._table = SandboxTable(index=index, on_retired=on_retired)
+        self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
+
+    def __repr__(self) -> str:
+        return f"<KubernetesDiscovery {self._table!r} missing={self.missing()}>"
+
+    async def run(self) -> None:
+        """Watches until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self.reflectors():
+                tasks.create_task(reflector.run(), name=f"watch {reflector}")
+            tasks.create_task(self._tell_freshness(), name="freshness of the index")
+
+    def reflectors(
+        self,
+    ) -> list[Reflector[PodRecord] | Reflector[SandboxRecord] | Reflector[ClaimRecord]]:
+        """Returns every watch, for metrics: lists, watches, failures, events, phase."""
+        return [
+            reflector
+            for scope in self._scopes
+            for reflector in (scope.pods, scope.sandboxes, scope.claims)
+        ]
+
+    def missing(self) -> list[str]:
+        """Returns what keeps the router from being ready: each watch without a complete list, and why.
+
+        Not in it: Sandboxes and claims that we may not see or that are not installed, see notes().
+        """
+        waited_for = [
+            reflector
+            for reflector in self.reflectors()
+            if not reflector.is_complete
+            and (reflector.resource is PODS or reflector.refusal is None)
+        ]
+        return [
+            f"{reflector}: {reflector.problem or 'first list under way'}"
+            for reflector in waited_for
+        ]
+
+    def notes(self) -> list[str]:
+        """Returns what is working less well than it could: refused watches with what that costs, and interrupted ones."""
+        notes = []
+        for reflector in self.reflectors():
+            if reflector.refusal is not None and reflector.resource is not PODS:
+                cost = (
+                    "the last known state is kept"
+                    if reflector.is_complete
+                    else WITHOUT[reflector.resource.name]
+                )
+                notes.append(f"{reflector}: {reflector.refusal}; {cost}")
+            elif reflector.is_complete and reflector.problem:
+                notes.append(f"{reflector}: {reflector.problem}; the last known state is kept")
+        return notes
+
+    def _scope(self, namespace: str | None) -> Scope:
+        table = self._table
+        return Scope(
+            namespace=namespace,
+            pods=self._reflector(
+                PODS,
+                namespace,
+                parse_pod,
+                Feed(
+                    replace=partial(table.replace_pods, namespace=namespace),
+                    upsert=table.upsert_pod,
+                    remove=table.remove_pod,
+                ),
+            ),
+            sandboxes=self._reflector(
+                SANDBOXES,
+                namespace,
+                parse_sandbox,
+                Feed(
+                    replace=partial(table.replace_sandboxes, namespace=namespace),
+                    upsert=table.upsert_sandbox,
+                    remove=table.remove_sandbox,
+                ),
+            ),
+            claims=self._reflector(
+                CLAIMS,
+                namespace,
+                parse_claim,
+                Feed(
+                    replace=partial(table.replace_claims, namespace=namespace),
+                    upsert=table.upsert_claim,
+                    remove=table.remove_claim,
+                ),
+            ),
+        )
+
+    def _reflector(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        parse: Callable[[JsonObject], Record],
+        feed: Feed[Record],
+    ) -> Reflector[Record]:
+        return Reflector(
+            api=self._api,
+            resource=resource,
+            namespace=namespace,
+            parse=parse,
+            store=feed,
+            pace=self._pace,
+            on_list=self._settle,
+            clock=self._clock,
+        )
+
+    def _settle(self) -> None:
+        for scope in self._scopes:
+            if scope.is_settled:
+                self._table.settle(scope.namespace)
+
+    async def _tell_freshness(self) -> None:
+        """Keeps the index's age: that of the watch that was silent longest."""
+        while True:
+            if not self.missing():
+                heard = [reflector.last_heard_at for reflector in self.reflectors()]
+                self._index.set_synced(min(at for at in heard if at is not None))
+            await asyncio.sleep(FRESHNESS_INTERVAL_S)
+
+
+def _is_known_or_refused(reflector: Reflector[SandboxRecord]) -> bool:
+    return reflector.is_complete or reflector.refusal is not None

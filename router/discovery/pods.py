@@ -1,0 +1,116 @@
+"""PodRecord: what routing needs of one pod."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import ip_address
+
+from router.discovery.api_client import JsonObject
+from router.discovery.objects import (
+    SANDBOX_GROUP,
+    condition,
+    controller,
+    entries,
+    identity,
+    is_condition,
+    section,
+    text,
+    version,
+)
+from router.routing.endpoint import SandboxRef
+
+NAME_HASH_LABEL = "agents.x-k8s.io/sandbox-name-hash"
+WARM_POOL_LABEL = "agents.x-k8s.io/warm-pool-sandbox"
+
+
+class PodStage(enum.Enum):
+    """Where a pod is in its life; only READY may be dialled."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DELETING = "deleting"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """One pod; equal when routing can't tell the difference (the version is not compared)."""
+
+    ref: SandboxRef
+    """The Sandbox that controls it; an empty name when none does."""
+    name: str
+    uid: str
+    sandbox_uid: str
+    version: int = field(compare=False)
+    created: int
+    """Creation time, Unix seconds; 0 when unknown."""
+    addresses: tuple[str, ...]
+    """Valid IP literals, in the pod's own order of families."""
+    stage: PodStage
+    is_pooled: bool
+    """It still carries the label of a warm pool."""
+    shares_address: bool
+    """It lives on its node's network, so others rightly have the same address."""
+
+    @property
+    def is_live(self) -> bool:
+        """True when its addresses are its own: neither being deleted nor ended."""
+        return self.stage in (PodStage.STARTING, PodStage.READY)
+
+
+def parse_pod(item: JsonObject) -> PodRecord:
+    """Returns the record of a pod as the API sends it. Raises MalformedObjectError when it has no identity."""
+    metadata, namespace, name, uid = identity(item)
+    kind, owner_name, owner_uid = controller(metadata, SANDBOX_GROUP)
+    if kind != "Sandbox" or not owner_uid:
+        owner_name = owner_uid = ""
+    if owner_name == name:
+        owner_name = name
+    status = section(item, "status")
+    return PodRecord(
+        ref=SandboxRef(namespace, owner_name),
+        name=name,
+        uid=uid,
+        sandbox_uid=owner_uid,
+        version=version(metadata),
+        created=_unix_seconds(text(metadata, "creationTimestamp")),
+        addresses=_addresses(status),
+        stage=_stage(metadata, status),
+        is_pooled=WARM_POOL_LABEL in section(metadata, "labels"),
+        shares_address=section(item, "spec").get("hostNetwork") is True,
+    )
+
+
+def _stage(metadata: JsonObject, status: JsonObject) -> PodStage:
+    if metadata.get("deletionTimestamp") is not None:
+        return PodStage.DELETING
+    phase = status.get("phase")
+    if phase in ("Succeeded", "Failed"):
+        return PodStage.ENDED
+    # Phase Unknown (its node is lost) never has Ready=True for long, and is not worth dialling meanwhile.
+    if phase != "Unknown" and is_condition(condition(status, "Ready"), "True"):
+        return PodStage.READY
+    return PodStage.STARTING
+
+
+def _addresses(status: JsonObject) -> tuple[str, ...]:
+    found = [text(entry, "ip") for entry in entries(status, "podIPs")]
+    found = found or [text(status, "podIP")]
+    return tuple(dict.fromkeys(address for address in found if _is_address(address)))
+
+
+def _is_address(value: str) -> bool:
+    try:
+        ip_address(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _unix_seconds(value: str) -> int:
+    try:
+        return int(datetime.fromisoformat(value).timestamp())
+    except ValueError:
+        return 0

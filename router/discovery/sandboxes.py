@@ -1,0 +1,109 @@
+"""SandboxRecord: what routing needs of one Sandbox object."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import sys
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from router.discovery.api_client import JsonObject
+from router.discovery.objects import (
+    EXTENSIONS_GROUP,
+    condition,
+    controller,
+    identity,
+    is_condition,
+    section,
+    text,
+    version,
+)
+from router.routing.endpoint import SandboxRef
+
+POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
+TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
+TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
+
+# RFC 3339 §5.6; datetime.fromisoformat alone takes dates without a time and times without a zone.
+_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+class Intent(enum.Enum):
+    """What the Sandbox object says of itself; the pod has the last word on RUNNING."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRecord:
+    """One Sandbox; equal when routing can't tell the difference (the version is not compared)."""
+
+    ref: SandboxRef
+    uid: str
+    version: int = field(compare=False)
+    intent: Intent
+    reason: str
+    """The Ready condition's reason unless it is True, for people."""
+    pod_name: str
+    """The pod that the legacy annotation names, "" without one."""
+    claim_uid: str
+    """The SandboxClaim that controls it, "" when none does."""
+    tokens_not_before: float
+    """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is old enough."""
+
+
+def parse_sandbox(item: JsonObject) -> SandboxRecord:
+    """Returns the record of a Sandbox (v1beta1 or v1alpha1). Raises MalformedObjectError when it has no identity."""
+    metadata, namespace, name, uid = identity(item)
+    annotations = section(metadata, "annotations")
+    ready = condition(section(item, "status"), "Ready")
+    intent = _intent(metadata, section(item, "spec"), ready)
+    reason = "" if is_condition(ready, "True") else text(ready, "reason")
+    if intent is Intent.FINISHED and metadata.get("deletionTimestamp") is not None:
+        reason = "SandboxDeleting"
+    kind, _, owner_uid = controller(metadata, EXTENSIONS_GROUP)
+    return SandboxRecord(
+        ref=SandboxRef(namespace, name),
+        uid=uid,
+        version=version(metadata),
+        intent=intent,
+        reason=sys.intern(reason),
+        pod_name=text(annotations, POD_NAME_ANNOTATION),
+        claim_uid=owner_uid if kind == "SandboxClaim" else "",
+        tokens_not_before=_tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
+    )
+
+
+def _intent(metadata: JsonObject, spec: JsonObject, ready: JsonObject) -> Intent:
+    # v1alpha1 said it with replicas: 0.
+    if spec.get("operatingMode") == "Suspended" or (
+        "operatingMode" not in spec and spec.get("replicas") == 0
+    ):
+        return Intent.SUSPENDED
+    if metadata.get("deletionTimestamp") is not None:
+        return Intent.FINISHED
+    if is_condition(ready, "False") and text(ready, "reason") in TERMINAL_REASONS:
+        # A condition from before the last change of the spec lingers, for example after a resume.
+        observed, current = ready.get("observedGeneration"), metadata.get("generation")
+        is_lingering = (
+            isinstance(observed, int) and isinstance(current, int) and 0 < observed < current
+        )
+        return Intent.RUNNING if is_lingering else Intent.FINISHED
+    return Intent.RUNNING
+
+
+def _tokens_not_before(value: object) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, str) and _RFC3339.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value.upper()).timestamp()
+        except (ValueError, OverflowError):
+            return math.inf
+    return math.inf

@@ -1,0 +1,271 @@
+"""SandboxTable: what the watches said, put together into the index."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from router.discovery.addresses import AddressBook
+from router.discovery.aliases import AliasTable
+from router.discovery.claims import ClaimRecord
+from router.discovery.composition import compose
+from router.discovery.pods import PodRecord, PodStage
+from router.discovery.sandboxes import SandboxRecord
+from router.discovery.tombstones import Tombstones
+from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.index import EndpointIndex
+
+logger = logging.getLogger("sandbox_router.discovery")
+
+
+class SandboxTable:
+    """Takes records of pods, Sandboxes and claims in any order and keeps the index right. No I/O.
+
+    The watches are not synchronised with each other, so each rule looks at all that is known of one name at that moment:
+    a pod is routed only while nothing that is known speaks against it. Within a scope nothing is published before settle():
+    half of the first lists would route wrongly.
+    """
+
+    def __init__(self, *, index: EndpointIndex, on_retired: Callable[[Endpoint], None]) -> None:
+        self._index = index
+        self._on_retired = on_retired
+        self._pods: dict[str, PodRecord] = {}
+        self._pods_of: dict[SandboxRef, tuple[PodRecord, ...]] = {}
+        self._sandboxes: dict[SandboxRef, SandboxRecord] = {}
+        self._addresses = AddressBook()
+        self._gone_pods = Tombstones()
+        self._gone_sandboxes = Tombstones()
+        self._aliases = AliasTable(index=index, sandbox=self._sandboxes.get)
+        self._settled: set[str | None] = set()
+
+    def __repr__(self) -> str:
+        return (
+            f"<SandboxTable pods={len(self._pods)} sandboxes={len(self._sandboxes)} "
+            f"claims={len(self._aliases)} settled={sorted(map(str, self._settled))}>"
+        )
+
+    def settle(self, namespace: str | None) -> None:
+        """Publishes a scope (None = all namespaces) whose first lists are in; from now on changes are published at once."""
+        if namespace in self._settled:
+            return
+        self._settled.add(namespace)
+        refs = dict.fromkeys([*self._sandboxes, *self._pods_of])
+        composed = (self._compose(ref) for ref in refs if _is_in(namespace, ref.namespace))
+        endpoints = [endpoint for endpoint in composed if endpoint is not None]
+        scope = None if namespace is None else frozenset({namespace})
+        self._retire(self._index.replace(endpoints, namespaces=scope))
+
+    # --- pods -------------------------------------------------------------------------------
+
+    def upsert_pod(self, pod: PodRecord) -> None:
+        """Takes an ADDED or MODIFIED pod."""
+        known = self._pods.get(pod.uid)
+        if self._gone_pods.is_late(pod.uid, pod.version) or _is_older(pod, known):
+            return
+        self._gone_pods.discard(pod.uid)
+        self._publish(self._put_pod(pod))
+
+    def remove_pod(self, pod: PodRecord) -> None:
+        """Takes a DELETED pod."""
+        if _is_older(pod, self._pods.get(pod.uid)):
+            return
+        self._gone_pods.add(pod.uid, pod.version)
+        self._publish(self._drop_pod(pod.uid))
+
+    def replace_pods(self, pods: Iterable[PodRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's pods; it outranks every event before it."""
+        listed = {pod.uid: pod for pod in pods}
+        touched: dict[SandboxRef, None] = {}
+        missing = [
+            uid
+            for uid, pod in self._pods.items()
+            if uid not in listed and _is_in(namespace, pod.ref.namespace)
+        ]
+        for uid in missing:
+            self._gone_pods.add(uid, self._pods[uid].version)
+            touched |= self._drop_pod(uid)
+        for pod in listed.values():
+            self._gone_pods.discard(pod.uid)
+            touched |= self._put_pod(pod)
+        self._publish(touched)
+
+    def _put_pod(self, pod: PodRecord) -> dict[SandboxRef, None]:
+        """Stores a pod's record. Returns the sandboxes for which that may matter."""
+        if not pod.ref.name:
+            if pod.uid in self._pods:
+                self._gone_pods.add(pod.uid, pod.version)
+            return self._drop_pod(pod.uid)
+        known = self._pods.get(pod.uid)
+        if known is not None and known == pod:
+            if known.version != pod.version:
+                self._store_pod(replace(known, version=pod.version), known)
+            return {}
+        sandbox = self._sandboxes.get(pod.ref)
+        if sandbox is not None:
+            # Equal strings kept once: a hundred bytes a sandbox.
+            uid = sandbox.uid if sandbox.uid == pod.sandbox_uid else pod.sandbox_uid
+            pod = replace(pod, ref=sandbox.ref, sandbox_uid=uid)
+        touched = {} if known is None else self._release_pod(known)
+        self._store_pod(pod, known)
+        self._addresses.claim(pod)
+        return touched | self._rivals_of(pod) | {pod.ref: None}
+
+    def _store_pod(self, pod: PodRecord, known: PodRecord | None) -> None:
+        if known is not None:
+            self._unlist_pod(known)
+        self._pods[pod.uid] = pod
+        self._pods_of[pod.ref] = (*self._pods_of.get(pod.ref, ()), pod)
+
+    def _drop_pod(self, uid: str) -> dict[SandboxRef, None]:
+        known = self._pods.pop(uid, None)
+        if known is None:
+            return {}
+        self._unlist_pod(known)
+        return self._release_pod(known)
+
+    def _unlist_pod(self, known: PodRecord) -> None:
+        left = tuple(pod for pod in self._pods_of[known.ref] if pod.uid != known.uid)
+        if left:
+            self._pods_of[known.ref] = left
+        else:
+            del self._pods_of[known.ref]
+
+    def _release_pod(self, known: PodRecord) -> dict[SandboxRef, None]:
+        self._addresses.release(known)
+        return self._rivals_of(known) | {known.ref: None}
+
+    def _rivals_of(self, pod: PodRecord) -> dict[SandboxRef, None]:
+        """Returns the sandboxes of other pods that claim one of this pod's addresses."""
+        return {
+            self._pods[uid].ref: None
+            for address in pod.addresses
+            for uid in self._addresses.rivals(pod, address)
+        }
+
+    def _dialable(self, pod: PodRecord) -> tuple[str, ...]:
+        """Returns the addresses that no other live pod may have inherited."""
+        if all(self._is_undisputed(pod, address) for address in pod.addresses):
+            return pod.addresses
+        return tuple(address for address in pod.addresses if self._is_undisputed(pod, address))
+
+    def _is_undisputed(self, pod: PodRecord, address: str) -> bool:
+        """Two pods that say READY at one address: one is out of date and we can't know which. A younger one that still starts
+        has the address now; an older one that is not ready has lost it.
+        """
+        rivals = (self._pods[uid] for uid in self._addresses.rivals(pod, address))
+        return all(
+            rival.stage is not PodStage.READY and rival.created < pod.created for rival in rivals
+        )
+
+    # --- Sandboxes --------------------------------------------------------------------------
+
+    def upsert_sandbox(self, sandbox: SandboxRecord) -> None:
+        """Takes an ADDED or MODIFIED Sandbox."""
+        known = self._sandboxes.get(sandbox.ref)
+        if self._gone_sandboxes.is_late(sandbox.uid, sandbox.version) or _is_older(sandbox, known):
+            return
+        self._gone_sandboxes.discard(sandbox.uid)
+        self._publish(self._put_sandbox(sandbox))
+
+    def remove_sandbox(self, sandbox: SandboxRecord) -> None:
+        """Takes a DELETED Sandbox; a predecessor's late end leaves its successor alone."""
+        known = self._sandboxes.get(sandbox.ref)
+        if known is not None and known.uid == sandbox.uid and _is_older(sandbox, known):
+            return
+        self._gone_sandboxes.add(sandbox.uid, sandbox.version)
+        if known is not None and known.uid == sandbox.uid:
+            self._publish(self._drop_sandbox(known))
+        else:
+            self._publish({sandbox.ref: None})
+
+    def replace_sandboxes(self, sandboxes: Iterable[SandboxRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's Sandboxes; it outranks every event before it."""
+        listed = {sandbox.ref: sandbox for sandbox in sandboxes}
+        touched: dict[SandboxRef, None] = {}
+        missing = [
+            known
+            for ref, known in self._sandboxes.items()
+            if ref not in listed and _is_in(namespace, ref.namespace)
+        ]
+        for known in missing:
+            self._gone_sandboxes.add(known.uid, known.version)
+            touched |= self._drop_sandbox(known)
+        for sandbox in listed.values():
+            self._gone_sandboxes.discard(sandbox.uid)
+            touched |= self._put_sandbox(sandbox)
+        self._publish(touched)
+
+    def _put_sandbox(self, sandbox: SandboxRecord) -> dict[SandboxRef, None]:
+        known = self._sandboxes.get(sandbox.ref)
+        if known is not None:
+            if known.uid != sandbox.uid:
+                self._gone_sandboxes.add(known.uid, known.version)
+            sandbox = replace(sandbox, ref=known.ref)
+        self._sandboxes[sandbox.ref] = sandbox
+        if known == sandbox:
+            return {}
+        if math.isinf(sandbox.tokens_not_before):
+            logger.warning(
+                "annotation is not an RFC 3339 time: every token is refused for this sandbox",
+                extra={"fields": {"sandbox": str(sandbox.ref)}},
+            )
+        self._aliases.sandbox_changed(sandbox.ref)
+        return {sandbox.ref: None}
+
+    def _drop_sandbox(self, known: SandboxRecord) -> dict[SandboxRef, None]:
+        del self._sandboxes[known.ref]
+        self._aliases.sandbox_changed(known.ref)
+        return {known.ref: None}
+
+    # --- claims -----------------------------------------------------------------------------
+
+    def upsert_claim(self, claim: ClaimRecord) -> None:
+        """Takes an ADDED or MODIFIED claim."""
+        self._aliases.upsert(claim)
+
+    def remove_claim(self, claim: ClaimRecord) -> None:
+        """Takes a DELETED claim."""
+        self._aliases.remove(claim)
+
+    def replace_claims(self, claims: Iterable[ClaimRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's claims."""
+        self._aliases.replace(claims, namespace)
+
+    # --- the index --------------------------------------------------------------------------
+
+    def _compose(self, ref: SandboxRef) -> Endpoint | None:
+        pods = self._pods_of.get(ref, ())
+        if self._gone_sandboxes and pods:
+            pods = tuple(pod for pod in pods if pod.sandbox_uid not in self._gone_sandboxes)
+        return compose(ref, self._sandboxes.get(ref), pods, self._dialable)
+
+    def _publish(self, touched: Iterable[SandboxRef]) -> None:
+        """Brings the index up to date for these names: first the routes that end, then those that begin."""
+        ready: list[Endpoint] = []
+        for ref in touched:
+            if None not in self._settled and ref.namespace not in self._settled:
+                continue
+            endpoint = self._compose(ref)
+            if endpoint is None:
+                self._retire(self._index.remove(ref))
+            elif endpoint.state is State.READY:
+                ready.append(endpoint)
+            else:
+                self._retire(self._index.upsert(endpoint))
+        for endpoint in ready:
+            self._retire(self._index.upsert(endpoint))
+
+    def _retire(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            self._on_retired(endpoint)
+
+
+def _is_in(scope: str | None, namespace: str) -> bool:
+    return scope is None or scope == namespace
+
+
+def _is_older(new: PodRecord | SandboxRecord, known: PodRecord | SandboxRecord | None) -> bool:
+    """Returns True for an event that came late: its object was changed (or another took its name) since."""
+    return known is not None and 0 < new.version < known.version
