@@ -51,16 +51,21 @@ class GrantAuthorizer:
         method: bytes,
     ) -> Permit:
         """Returns the Permit for this endpoint. Raises Forbidden, Unauthenticated (token older than the sandbox allows)."""
-        if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
-            self.denied += 1
-            raise Unauthenticated(
-                "The token is older than this sandbox allows.", reason="tokens-not-before"
-            )
+        if endpoint.tokens_not_before:
+            self.check_age(principal, endpoint)
         if not self.permits(principal, endpoint, names, port, method):
             self.denied += 1
             raise Forbidden()
         self.allowed += 1
         return Permit(principal, endpoint, port)
+
+    def check_age(self, principal: Principal, endpoint: Endpoint) -> None:
+        """Raises Unauthenticated when the caller's token is older than this sandbox allows."""
+        if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
+            self.denied += 1
+            raise Unauthenticated(
+                "The token is older than this sandbox allows.", reason="tokens-not-before"
+            )
 
     def admits(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes

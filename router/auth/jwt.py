@@ -1,0 +1,172 @@
+"""Mode `jwt`: gateway tokens, verified once and remembered by digest until they expire."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from cachetools import LRUCache
+
+from router.auth.algorithms import SUPPORTED
+from router.auth.claims import BadClaimsError, ClaimRules, principal_of
+from router.auth.jws import Jws, NotJwsError, header_fault, parse_jws
+from router.auth.keys import KeyRing
+from router.auth.principal import Principal
+from router.auth.verifier import Reason, Refusal, Verdict
+
+MAX_REMEMBERED = 8192
+
+
+class RemoteKeys(Protocol):
+    """Keys that somebody else publishes and may change."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """True once they have been fetched."""
+        ...
+
+    async def look_again(self) -> bool:
+        """Returns True when they were fetched anew just now; bounded in time, and seldom: most calls return False at once."""
+        ...
+
+
+class _Verified(NamedTuple):
+    principal: Principal
+    deadline: float
+
+
+_EXPIRED = Refusal("jwt", Reason.EXPIRED, "The token has expired.")
+_REVOKED = Refusal("jwt", Reason.REVOKED, "The token has been revoked.")
+_UNAVAILABLE = Refusal("jwt", Reason.UNAVAILABLE, "", log="no keys have been loaded yet")
+
+
+class JwtVerifier:
+    """Verifies signed tokens with the keys of `keys`.
+
+    `is_refused` says whether the policy has revoked a caller's token. The owner calls `forget()` whenever an answer may
+    have changed: keys (done here), policy.
+    """
+
+    mode = "jwt"
+
+    def __init__(
+        self,
+        *,
+        keys: KeyRing,
+        rules: ClaimRules,
+        is_refused: Callable[[Principal], bool],
+        remote: RemoteKeys | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = keys
+        self._rules = rules
+        self._is_refused = is_refused
+        self._remote = remote
+        self._clock = clock
+        self._verified: LRUCache[bytes, _Verified] = LRUCache(MAX_REMEMBERED)
+        self.verifications = 0
+        """How many tokens were not answered from memory."""
+        keys.on_change(self.forget)
+
+    def __repr__(self) -> str:
+        return f"<JwtVerifier {self._keys!r} remembered={len(self._verified)}>"
+
+    def forget(self) -> None:
+        """Forgets every verified token, so that each is verified again under the present keys and policy."""
+        self._verified.clear()
+
+    def verify(self, token: bytes) -> Verdict | Awaitable[Verdict]:
+        """Returns the caller, or why not; awaits only to look for a key that is not known yet."""
+        digest = hashlib.sha256(token).digest()
+        known = self._verified.get(digest)
+        if known is not None:
+            if self._clock() < known.deadline:
+                return known.principal
+            del self._verified[digest]
+            return _EXPIRED
+        try:
+            jws = parse_jws(token)
+        except NotJwsError as error:
+            return Refusal("jwt", Reason.MALFORMED, str(error), is_final=False)
+        refusal = self._before_keys(jws)
+        if refusal is not None:
+            return refusal
+        if self._is_key_missing(jws):
+            return self._verify_after_another_look(jws, digest)
+        return self._verify_signed(jws, digest)
+
+    def _before_keys(self, jws: Jws) -> Refusal | None:
+        """Returns why the token is refused before any key is looked for, if it is."""
+        fault = header_fault(jws.header)
+        if fault:
+            return Refusal("jwt", Reason.MALFORMED, fault, is_final=self._is_ours(jws))
+        algorithm = jws.header["alg"]
+        if algorithm not in SUPPORTED:
+            # Not final for the others: a Kubernetes token may use an algorithm that gateway tokens may not.
+            is_final = self._is_ours(jws) or algorithm.lower() == "none"
+            return Refusal(
+                "jwt", Reason.WRONG_ALGORITHM, "The token's algorithm is not accepted.", is_final
+            )
+        if self._rules.issuer is not None and not self._is_ours(jws):
+            return Refusal(
+                "jwt", Reason.WRONG_ISSUER, "The token's issuer is not accepted.", is_final=False
+            )
+        return None
+
+    def _is_ours(self, jws: Jws) -> bool:
+        """Returns True when the token claims the issuer that is configured here: then nobody else is asked."""
+        return self._rules.issuer is not None and jws.claims.get("iss") == self._rules.issuer
+
+    def _is_key_missing(self, jws: Jws) -> bool:
+        if self._remote is None:
+            return False
+        kid = jws.header.get("kid")
+        return not self._remote.is_loaded or (kid is not None and not self._keys.knows(kid))
+
+    async def _verify_after_another_look(self, jws: Jws, digest: bytes) -> Verdict:
+        """Tries the keys that are there, then those of a new look."""
+        assert self._remote is not None
+        verdict = self._verify_signed(jws, digest)
+        if isinstance(verdict, Principal) or verdict.reason not in (
+            Reason.UNKNOWN_KEY,
+            Reason.BAD_SIGNATURE,
+        ):
+            return verdict
+        if await self._remote.look_again():
+            return self._verify_signed(jws, digest)
+        return verdict if self._remote.is_loaded else _UNAVAILABLE
+
+    def _verify_signed(self, jws: Jws, digest: bytes) -> Verdict:
+        """Verifies the signature, then every claim; remembers a success."""
+        self.verifications += 1
+        refusal = self._signature_refusal(jws)
+        if refusal is not None:
+            return refusal
+        try:
+            principal = principal_of(jws.claims, self._rules, self._clock())
+        except BadClaimsError as error:
+            return Refusal("jwt", error.reason, str(error))
+        if self._is_refused(principal):
+            return _REVOKED
+        assert principal.expires_at is not None
+        self._verified[digest] = _Verified(principal, principal.expires_at + self._rules.leeway_s)
+        return principal
+
+    def _signature_refusal(self, jws: Jws) -> Refusal | None:
+        """Returns None when one of the keys in force made the signature."""
+        kid = jws.header.get("kid")
+        algorithm = jws.header["alg"]
+        candidates = self._keys.candidates(kid)
+        is_final = self._is_ours(jws) or self._keys.knows(kid)
+        if not candidates:
+            return Refusal("jwt", Reason.UNKNOWN_KEY, "The token's key is not known.", is_final)
+        fitting = [key for key in candidates if algorithm in key.algorithms]
+        if not fitting:
+            return Refusal(
+                "jwt", Reason.WRONG_ALGORITHM, "The token's algorithm is not accepted.", is_final
+            )
+        if any(key.verifies(algorithm, jws.signed, jws.signature) for key in fitting):
+            return None
+        return Refusal("jwt", Reason.BAD_SIGNATURE, "The token's signature is wrong.", is_final)

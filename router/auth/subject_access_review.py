@@ -1,0 +1,200 @@
+"""SubjectAccessReviewAuthorizer: where grants don't decide, Kubernetes RBAC does for its own users."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from cachetools import LRUCache
+
+from router.auth.authorizer import Permit
+from router.auth.grant_authorizer import GrantAuthorizer
+from router.auth.principal import Principal
+from router.auth.review import Reviewer, SharedCalls
+from router.errors import AuthUnavailable, Forbidden
+from router.routing.endpoint import Endpoint, SandboxRef
+
+MAX_REMEMBERED = 16384
+NEGATIVE_TTL_S = 3.0
+
+_Key: TypeAlias = tuple[
+    str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], SandboxRef
+]
+
+
+class _Remembered(NamedTuple):
+    is_allowed: bool
+    until: float
+
+
+class SubjectAccessReviewAuthorizer:
+    """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name.
+
+    Only callers of mode `token-review` are Kubernetes users: the subject of a gateway token or a certificate that happens
+    to be spelled like one is never asked about. Grants come first; RBAC can add rights, not take them away.
+    """
+
+    def __init__(
+        self,
+        *,
+        grants: GrantAuthorizer,
+        reviewer: Reviewer,
+        ttl_s: float,
+        timeout_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._grants = grants
+        self._reviewer = reviewer
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._remembered: LRUCache[_Key, _Remembered] = LRUCache(MAX_REMEMBERED)
+        self._calls: SharedCalls[_Key, bool] = SharedCalls(
+            name="subject-access-review", timeout_s=timeout_s
+        )
+
+    def __repr__(self) -> str:
+        return f"<SubjectAccessReviewAuthorizer remembered={len(self._remembered)} {self._calls!r}>"
+
+    @property
+    def allowed(self) -> int:
+        """How many calls were permitted, by grants or by RBAC."""
+        return self._grants.allowed
+
+    @property
+    def denied(self) -> int:
+        """How many were not."""
+        return self._grants.denied
+
+    @property
+    def calls_started(self) -> int:
+        """How many reviews were asked for."""
+        return self._calls.calls_started
+
+    @property
+    def calls_failed(self) -> int:
+        """How many of them had no answer."""
+        return self._calls.calls_failed
+
+    async def close(self) -> None:
+        """Ends the reviews that still run."""
+        await self._calls.close()
+
+    def admit(
+        self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
+    ) -> Awaitable[None] | None:
+        """Says whether the caller may know about a sandbox of these names at all. Raises Forbidden, AuthUnavailable."""
+        if principal.mode != "token-review" or self._grants.admits(principal, names, port, method):
+            self._grants.admit(principal, names, port, method)
+            return None
+        return self._admit_by_rbac(principal, names)
+
+    def authorize(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> Permit | Awaitable[Permit]:
+        """Returns the Permit for this endpoint. Raises Forbidden, Unauthenticated, AuthUnavailable."""
+        if principal.mode != "token-review" or self._grants.permits(
+            principal, endpoint, names, port, method
+        ):
+            return self._grants.authorize(principal, endpoint, names, port, method)
+        self._grants.check_age(principal, endpoint)
+        known = self._known(principal, names)
+        if known:
+            self._grants.allowed += 1
+            return Permit(principal, endpoint, port)
+        return self._authorize_by_rbac(principal, endpoint, names, port)
+
+    def explain(
+        self,
+        principal: Principal,
+        names: tuple[SandboxRef, ...],
+        endpoint: Endpoint | None,
+        port: int,
+        method: bytes,
+    ) -> dict[str, Any]:
+        """Returns what the grants say, and what RBAC has said lately; never asks."""
+        explanation = self._grants.explain(principal, names, endpoint, port, method)
+        if principal.mode != "token-review" or explanation["decision"] != "forbidden":
+            return explanation
+        answers = [self._remembered.get(_key(principal, ref)) for ref in names]
+        if any(answer is not None and answer.is_allowed for answer in answers):
+            return {**explanation, "decision": "allowed", "by": "Kubernetes RBAC, asked lately"}
+        if any(answer is None for answer in answers):
+            return {**explanation, "decision": "unknown", "by": "Kubernetes RBAC, not asked yet"}
+        return {**explanation, "by": "no grant covers it and Kubernetes RBAC says no"}
+
+    async def _admit_by_rbac(self, principal: Principal, names: tuple[SandboxRef, ...]) -> None:
+        if not await self._is_allowed(principal, names):
+            self._grants.denied += 1
+            raise Forbidden()
+
+    async def _authorize_by_rbac(
+        self, principal: Principal, endpoint: Endpoint, names: tuple[SandboxRef, ...], port: int
+    ) -> Permit:
+        await self._admit_by_rbac(principal, names)
+        self._grants.allowed += 1
+        return Permit(principal, endpoint, port)
+
+    def _known(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
+        """Returns True when RBAC has lately allowed one of the names."""
+        now = self._clock()
+        for ref in names:
+            remembered = self._remembered.get(_key(principal, ref))
+            if remembered is not None and remembered.is_allowed and now < remembered.until:
+                return True
+        return False
+
+    async def _is_allowed(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
+        """Asks about one name after the other, the one asked for first, until one is allowed. Raises AuthUnavailable."""
+        for ref in names:
+            key = _key(principal, ref)
+            remembered = self._remembered.get(key)
+            if remembered is not None and self._clock() < remembered.until:
+                if remembered.is_allowed:
+                    return True
+                continue
+            if await self._calls.ask(key, partial(self._review, principal, ref)):
+                return True
+        return False
+
+    async def _review(self, principal: Principal, ref: SandboxRef) -> bool:
+        answer = await self._reviewer.review(_review_of(principal, ref))
+        status = answer.get("status")
+        if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+            raise AuthUnavailable(reason="the SubjectAccessReview came back without an answer")
+        is_allowed = status["allowed"] and status.get("denied") is not True
+        ttl_s = self._ttl_s if is_allowed else min(NEGATIVE_TTL_S, self._ttl_s)
+        self._remembered[_key(principal, ref)] = _Remembered(is_allowed, self._clock() + ttl_s)
+        return is_allowed
+
+
+def _key(principal: Principal, ref: SandboxRef) -> _Key:
+    return (principal.subject, principal.user_uid, principal.groups, principal.extra, ref)
+
+
+def _review_of(principal: Principal, ref: SandboxRef) -> dict[str, Any]:
+    """Returns the SubjectAccessReview to create (authorization.k8s.io/v1)."""
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": principal.subject,
+            "uid": principal.user_uid,
+            "groups": list(principal.groups),
+            "extra": {key: list(values) for key, values in principal.extra},
+            "resourceAttributes": {
+                "namespace": ref.namespace,
+                "verb": "connect",
+                "group": "agents.x-k8s.io",
+                "resource": "sandboxes",
+                "subresource": "proxy",
+                "name": ref.name,
+            },
+        },
+    }
