@@ -1,0 +1,1 @@
+"""Measures what the router costs, beside its peers, in the same run."""

@@ -1,0 +1,93 @@
+"""The harness's command line: `python -m bench`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvloop
+
+from bench import report
+from bench.cases import CASES, FULL, QUICK
+from bench.plan import Plan, carry_out
+from bench.subjects import SUBJECTS, Subject
+
+_RESULTS = Path(__file__).parent / "results"
+_FILES_NEEDED = 16_384
+logger = logging.getLogger("bench")
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    names = [subject.name for subject in SUBJECTS]
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--subjects", help=f"of {','.join(names)}; default: all that are installed")
+    parser.add_argument("--cases", help=f"of {','.join(case.name for case in CASES)}; default: all")
+    parser.add_argument("--rounds", type=int, help="default: 7, with --quick 1")
+    parser.add_argument("--quick", action="store_true", help="only shows that everything works")
+    parser.add_argument("--out", type=Path, help="where the results go: FILE.json and FILE.md")
+    arguments = parser.parse_args(argv)
+    for option, known in (("subjects", names), ("cases", [case.name for case in CASES])):
+        asked = (getattr(arguments, option) or "").split(",")
+        unknown = [name for name in asked if name and name not in known]
+        if unknown:
+            parser.error(f"no such {option}: {', '.join(unknown)} (there are {', '.join(known)})")
+    return arguments
+
+
+def _installed(asked: str | None) -> dict[Subject, Path]:
+    """The subjects to measure, with their binaries. Ends the program if one that was named is missing."""
+    wanted = [each for each in SUBJECTS if not asked or each.name in asked.split(",")]
+    found = {subject: subject.locate() for subject in wanted}
+    missing = [subject for subject, binary in found.items() if binary is None]
+    for subject in missing:
+        logger.warning("%s is missing; to get it: %s", subject.name, subject.advice)
+    if missing and asked:
+        sys.exit("a subject that was asked for is missing")
+    if len(missing) == len(wanted):
+        sys.exit("nothing to measure")
+    return {subject: binary for subject, binary in found.items() if binary is not None}
+
+
+def _raise_file_limit() -> None:
+    """A thousand idle tunnels are two thousand sockets in the proxy."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard < _FILES_NEEDED:
+        logger.warning(
+            "only %d open files are allowed: idle connections need %d", hard, _FILES_NEEDED
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, write the results down, print the tables."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    arguments = _arguments(argv)
+    subjects = _installed(arguments.subjects)
+    cases = [
+        each for each in CASES if not arguments.cases or each.name in arguments.cases.split(",")
+    ]
+    _raise_file_limit()
+    plan = Plan(
+        subjects=subjects,
+        cases=cases,
+        rounds=arguments.rounds or (1 if arguments.quick else 7),
+        effort=QUICK if arguments.quick else FULL,
+    )
+    run = uvloop.run(carry_out(plan))
+    print(report.to_markdown(run))
+    out = arguments.out
+    if out is None and not arguments.quick:
+        out = _RESULTS / f"{datetime.now(UTC):%Y-%m-%d}-{run.conditions.revision.rstrip('+')}"
+    if out is not None:
+        report.write(run, out)
+        logger.info("written: %s.json and .md", out.with_suffix("").name)
+    return 1 if any(record.measured.errors for record in run.records) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
