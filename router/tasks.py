@@ -46,6 +46,4 @@ class TaskSet:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error(
-                "task failed", exc_info=error, extra={"fields": {"task": task.get_name()}}
-            )
+            logger.error("task failed", exc_info=error, extra={"fields": {"task": task.get_name()}})

@@ -1,0 +1,42 @@
+"""The bytes of the answers that the router itself gives."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+
+from router.errors import RouterError, Unauthenticated
+
+_CHALLENGE: Final = b'WWW-Authenticate: Bearer realm="sandbox-router"\r\n'
+
+
+def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
+    """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header."""
+    body = orjson.dumps({"detail": error.detail, "code": error.code, "retryable": error.retryable})
+    extra = [b"X-Sandbox-Router-Error: %b\r\n" % error.code.encode()]
+    if error.retry_after_s is not None:
+        extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
+    if isinstance(error, Unauthenticated):
+        extra.append(_CHALLENGE)
+    return _answer(error.status, body, extra, is_head=is_head, close=close)
+
+
+def health_answer(*, is_head: bool, close: bool) -> bytes:
+    """Returns the answer that load balancers look for on `GET /healthz`."""
+    return _answer(200, b'{"status":"ok"}', [], is_head=is_head, close=close)
+
+
+def _answer(status: int, body: bytes, extra: list[bytes], *, is_head: bool, close: bool) -> bytes:
+    return b"".join(
+        (
+            b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode()),
+            b"Content-Type: application/json\r\nCache-Control: no-store\r\n",
+            b"Content-Length: %d\r\n" % len(body),
+            *extra,
+            b"Connection: close\r\n" if close else b"",
+            b"\r\n",
+            b"" if is_head else body,
+        )
+    )

@@ -1,0 +1,552 @@
+"""Downstream: one client's connection, an asyncio.Protocol that cuts requests out of its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from router.auth.authenticator import CertificateIdentity
+from router.errors import (
+    HeadersTooLarge,
+    MalformedMessage,
+    Overloaded,
+    RequestTimeout,
+    RouterError,
+    UriTooLong,
+)
+from router.proxy.answers import error_answer
+from router.proxy.deadlines import NEVER
+from router.proxy.exchange import Exchange
+from router.proxy.forwarding import Peer
+from router.proxy.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.head import RequestHead, parse_request, resolve_target_form
+
+if TYPE_CHECKING:
+    from router.proxy.gateway import Gateway
+    from router.proxy.tunnel import Tunnel
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_MAX_AHEAD: Final = 65_536
+"""Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
+_MAX_DISCARDED: Final = 65_536
+"""A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
+_LINGER_S: Final = 2.0
+_FLUSH_S: Final = 30.0
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+
+
+class Phase(enum.Enum):
+    """What the connection is doing."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    """Part of a request head has come."""
+    BUSY = "busy"
+    """An Exchange is on."""
+    DISCARDING = "discarding"
+    """A refused request's body is read and thrown away."""
+    TUNNEL = "tunnel"
+    LINGERING = "lingering"
+    """The last answer is out; input is ignored until the client has closed (RFC 9112 §9.6)."""
+    CLOSED = "closed"
+
+
+class Downstream(asyncio.Protocol):
+    """Serves one client: takes heads, feeds the Exchange its body, and writes what comes back."""
+
+    __slots__ = (
+        "_advancing",
+        "_ahead",
+        "_exchange",
+        "_gateway",
+        "_is_tls",
+        "_partial",
+        "_phase",
+        "_reader",
+        "_reading",
+        "_transport",
+        "_tunnel",
+        "certificate",
+        "deadline_at",
+        "is_writable",
+        "keep_alive",
+        "peer",
+    )
+
+    def __init__(self, gateway: Gateway, *, is_tls: bool) -> None:
+        self._gateway = gateway
+        self._is_tls = is_tls
+        self._transport: asyncio.Transport | None = None
+        self._phase = Phase.IDLE
+        self._exchange: Exchange | None = None
+        self._tunnel: Tunnel | None = None
+        self._reader: BodyReader | None = None
+        """Cuts out the current request's body; None once it is complete."""
+        self._partial: bytearray | None = None
+        self._ahead = b""
+        """Bytes that came before their turn."""
+        self._reading = True
+        self._advancing = False
+        self.is_writable = True
+        self.keep_alive = True
+        self.deadline_at = NEVER
+        self.peer: Peer
+        self.certificate: CertificateIdentity | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Downstream {self._phase.value} reading={self._reading} writable={self.is_writable}>"
+        )
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio.Transport.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        gateway = self._gateway
+        peername = transport.get_extra_info("peername")
+        address = peername[0] if isinstance(peername, tuple) else "unknown"
+        self.peer = gateway.peer_of(address, is_tls=self._is_tls)
+        if self._is_tls:
+            self.certificate = gateway.identity_of(transport.get_extra_info("ssl_object"))
+        if not gateway.accept(self):
+            self._refuse(Overloaded(), None)
+            return
+        self._rest()
+
+    def data_received(self, data: bytes) -> None:
+        phase = self._phase
+        if phase is Phase.TUNNEL:
+            assert self._tunnel is not None
+            self._tunnel.from_client(data)
+        elif phase is Phase.IDLE:
+            self._take(data)
+        elif phase is Phase.BUSY:
+            self._take_while_busy(data)
+        elif phase is Phase.HEAD:
+            self._take_more(data)
+        elif phase is Phase.DISCARDING:
+            self._discard(data)
+
+    def eof_received(self) -> bool:
+        phase = self._phase
+        if phase is Phase.TUNNEL:
+            assert self._tunnel is not None
+            return self._tunnel.client_eof()
+        if phase is Phase.BUSY and self._exchange is not None:
+            self._exchange.client_left()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._phase = Phase.CLOSED
+        self._transport = None
+        self._gateway.closed(self)
+        tunnel, exchange = self._tunnel, self._exchange
+        self._tunnel = self._exchange = None
+        if tunnel is not None:
+            tunnel.client_lost()
+        elif exchange is not None:
+            exchange.client_left()
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+        if self._tunnel is not None:
+            self._tunnel.client_is_full()
+        elif self._exchange is not None and self._exchange.upstream is not None:
+            self._exchange.upstream.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+        if self._tunnel is not None:
+            self._tunnel.client_has_room()
+        elif self._exchange is not None and self._exchange.upstream is not None:
+            self._exchange.upstream.resume_reading()
+
+    # --- for the exchange and the tunnel ---
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        if self._transport is not None:
+            self._transport.writelines(pieces)
+
+    def pause_reading(self) -> None:
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def may_keep_alive(self, head: RequestHead) -> bool:
+        """Returns True when the connection can carry another request after this one's answer."""
+        if not head.keep_alive or self._gateway.is_draining:
+            return False
+        # Bytes behind a refused upgrade may be the other protocol's: never read them as a request.
+        return not (head.upgrade is not None and self._ahead)
+
+    def pump_body(self) -> None:
+        """Called once there is an upstream: hands over what has come of the body and reads on."""
+        ahead = self._ahead
+        if ahead:
+            self._ahead = b""
+            self._take_body(ahead)
+        self._resume_if_wanted()
+
+    def answer_error(self, error: RouterError, head: RequestHead) -> None:
+        """Writes an error answer for the current exchange, which has ended, and goes on or closes."""
+        self.keep_alive = self.may_keep_alive(head) and self._is_frame_kept(error, head)
+        self.write(error_answer(error, is_head=head.method == b"HEAD", close=not self.keep_alive))
+        self.exchange_done()
+
+    def answer(self, data: bytes) -> None:
+        """Writes the router's own answer for the current exchange, which has ended."""
+        self.write(data)
+        self.exchange_done()
+
+    def exchange_done(self) -> None:
+        """The exchange's answer is written: on to the next request, or to the end."""
+        self._exchange = None
+        if not self.keep_alive:
+            self._linger()
+        elif self._reader is not None:
+            if self._is_discardable():
+                self._start_discarding()
+            else:
+                self._linger()
+        else:
+            self._rest()
+            self._advance()
+
+    def cut(self) -> None:
+        """Ends the connection so that what was sent can't pass for a whole answer."""
+        self._exchange = None
+        self._phase = Phase.LINGERING
+        transport = self._transport
+        if transport is not None:
+            sock = transport.get_extra_info("socket")
+            if sock is not None:
+                # A FIN would complete a body that only the end of the connection delimits: send a RST.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            transport.abort()
+
+    def start_tunnel(self, tunnel: Tunnel) -> None:
+        self._exchange = None
+        self._tunnel = tunnel
+        self._phase = Phase.TUNNEL
+        self.deadline_at = tunnel.deadline_at
+        if not self.is_writable:
+            tunnel.client_is_full()
+        ahead = self._ahead
+        self._ahead = b""
+        if ahead:
+            tunnel.from_client(ahead)
+        self.resume_reading()
+
+    def tunnel_done(self) -> None:
+        """The tunnel has ended: close once everything is sent."""
+        self._tunnel = None
+        if self._transport is not None:
+            self._phase = Phase.LINGERING
+            self.deadline_at = time.monotonic() + _FLUSH_S
+            self._transport.close()
+
+    def write_eof(self) -> bool:
+        """Returns True when the client was told that no more comes, False when that can't be said."""
+        if self._transport is None or not self._transport.can_write_eof():
+            return False
+        self._transport.write_eof()
+        return True
+
+    # --- time and the end ---
+
+    def on_deadline(self, now: float) -> None:
+        """Called by Deadlines when `deadline_at` has passed."""
+        if self._tunnel is not None:
+            self._tunnel.on_deadline(now)
+            if self._tunnel is not None:
+                self.deadline_at = self._tunnel.deadline_at
+        elif self._exchange is not None:
+            self.deadline_at = NEVER
+            self._exchange.on_deadline(now)
+        elif self._phase is Phase.HEAD:
+            self._refuse(RequestTimeout("The request head did not arrive in time."), None)
+        else:
+            self._abort()
+
+    def close_if_idle(self) -> bool:
+        """Closes a connection that carries nothing. Returns True when it did."""
+        if self._phase is not Phase.IDLE or self._transport is None:
+            return False
+        self._phase = Phase.LINGERING
+        self.deadline_at = time.monotonic() + _LINGER_S
+        self._transport.close()
+        return True
+
+    def end_tunnel(self, code: Any, reason: str, outcome_code: str) -> None:
+        """Ends a tunnel politely, if this connection is one."""
+        if self._tunnel is not None:
+            self._tunnel.close(code, reason, outcome_code)
+
+    def end_now(self) -> None:
+        """Ends whatever goes on, at once."""
+        if self._exchange is not None and self._exchange.response_started:
+            self._exchange.client_left()
+            self.cut()
+        else:
+            self._abort()
+
+    @property
+    def exchange(self) -> Exchange | None:
+        return self._exchange
+
+    @property
+    def tunnel(self) -> Tunnel | None:
+        return self._tunnel
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _linger(self) -> None:
+        """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._reader = None
+        self._ahead = b""
+        self._phase = Phase.LINGERING
+        unsent = transport.get_write_buffer_size()
+        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
+        if transport.can_write_eof():
+            transport.write_eof()
+            self.resume_reading()
+        else:
+            transport.close()
+
+    # --- reading requests ---
+
+    def _rest(self) -> None:
+        """Waits for the next request."""
+        self._phase = Phase.IDLE
+        self.deadline_at = time.monotonic() + self._gateway.keepalive_timeout_s
+
+    def _take(self, data: bytes) -> None:
+        """Takes bytes that begin with a request head."""
+        end = data.find(_END_OF_HEAD)
+        if end < 0 or end < 3:
+            self._take_partial(data)
+        else:
+            self._start(data, end + 4)
+
+    def _take_partial(self, data: bytes) -> None:
+        data = _without_empty_lines(data)
+        if not data:
+            return
+        end = data.find(_END_OF_HEAD)
+        if end >= 0:
+            self._start(data, end + 4)
+            return
+        self._phase = Phase.HEAD
+        self._partial = bytearray(data)
+        self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
+        self._check_partial(0)
+
+    def _take_more(self, data: bytes) -> None:
+        partial = self._partial
+        assert partial is not None
+        seen = max(0, len(partial) - 3)
+        partial += data
+        if partial.startswith(b"\r\n"):
+            self._partial = None
+            self._phase = Phase.IDLE
+            self._take(bytes(partial))
+            return
+        end = partial.find(_END_OF_HEAD, seen)
+        if end < 0:
+            self._check_partial(seen)
+            return
+        self._partial = None
+        self._start(bytes(partial), end + 4)
+
+    def _check_partial(self, seen: int) -> None:
+        """Refuses a head that can't become good any more, rather than waiting for its end."""
+        partial = self._partial
+        assert partial is not None
+        gateway = self._gateway
+        line_end = partial.find(b"\n", 0, gateway.max_request_line_bytes + 2)
+        error: RouterError | None = None
+        if partial.startswith(_TLS_HANDSHAKE):
+            error = MalformedMessage("This port speaks plain HTTP, not TLS.")
+        elif line_end < 0 and len(partial) > gateway.max_request_line_bytes:
+            error = UriTooLong()
+        elif len(partial) > gateway.max_header_bytes:
+            error = HeadersTooLarge()
+        elif _has_bare_lf(partial, seen):
+            error = MalformedMessage("Lines end with CR LF.")
+        elif line_end >= 0 and seen <= line_end and b" HTTP/" not in partial[:line_end]:
+            error = MalformedMessage("Malformed request line.")
+        if error is not None:
+            self._partial = None
+            self._refuse(error, None)
+
+    def _start(self, data: bytes, end: int) -> None:
+        """Begins the exchange of the head in data[:end]."""
+        gateway = self._gateway
+        self._ahead = data[end:]
+        self._phase = Phase.BUSY
+        try:
+            line_end = data.find(b"\r\n")
+            if line_end == 0:
+                data = _without_empty_lines(data[:end])
+                line_end = data.find(b"\r\n")
+                end = len(data)
+            if line_end > gateway.max_request_line_bytes:
+                raise UriTooLong
+            if end > gateway.max_header_bytes:
+                raise HeadersTooLarge
+            head = parse_request(data if end == len(data) else data[:end])
+            resolve_target_form(head)
+        except RouterError as exc:
+            self._refuse(exc, data[:end])
+            return
+        if head.is_chunked:
+            self._reader = ChunkedReader()
+        elif head.content_length:
+            self._reader = LengthReader(head.content_length)
+        else:
+            self._reader = None
+        self.keep_alive = True
+        self.deadline_at = NEVER
+        exchange = Exchange(gateway, self, head, gateway.outcome_of(head, self))
+        self._exchange = exchange
+        gateway.begin(exchange)
+
+    def _advance(self) -> None:
+        """Takes the requests that came ahead. A loop, so that a thousand refused ones don't nest."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._phase is Phase.IDLE and self._ahead:
+                data = self._ahead
+                self._ahead = b""
+                self._take(data)
+        finally:
+            self._advancing = False
+        self._resume_if_wanted()
+
+    def _resume_if_wanted(self) -> None:
+        """Reads on, unless what is held already, or the sandbox's full buffer, says to wait."""
+        if self._phase is Phase.BUSY and self._exchange is not None:
+            upstream = self._exchange.upstream
+            if self._reader is None or upstream is None:
+                if len(self._ahead) > _MAX_AHEAD:
+                    return
+            elif not upstream.is_writable:
+                return
+        self.resume_reading()
+
+    def _take_while_busy(self, data: bytes) -> None:
+        exchange = self._exchange
+        if self._reader is not None and exchange is not None and exchange.upstream is not None:
+            if self._ahead:
+                data = self._ahead + data
+                self._ahead = b""
+            self._take_body(data)
+            return
+        self._ahead = self._ahead + data if self._ahead else data
+        if len(self._ahead) > _MAX_AHEAD:
+            self.pause_reading()
+
+    def _take_body(self, data: bytes) -> None:
+        reader, exchange = self._reader, self._exchange
+        assert reader is not None
+        assert exchange is not None
+        pieces: list[bytes] = []
+        try:
+            end = reader.feed(data, pieces)
+        except FramingError as exc:
+            exchange.request_broken(MalformedMessage(f"Malformed request body: {exc}."))
+            return
+        if pieces:
+            exchange.request_data(pieces)
+            if self._exchange is not exchange:
+                return
+        if end >= 0:
+            self._reader = None
+            self._ahead = data[end:]
+            exchange.request_ends(reader.trailers if isinstance(reader, ChunkedReader) else [])
+
+    # --- refusing ---
+
+    def _refuse(self, error: RouterError, head: bytes | None) -> None:
+        """Answers bytes that make no request, and closes: where the next request begins is not known."""
+        self._phase = Phase.BUSY
+        self.keep_alive = False
+        self._reader = None
+        self._gateway.refused(self, error, head)
+        self.write(
+            error_answer(error, is_head=bool(head and head.startswith(b"HEAD ")), close=True)
+        )
+        self._linger()
+
+    def _is_frame_kept(self, error: RouterError, head: RequestHead) -> bool:
+        """Returns True when the next request's beginning is certain although this one was refused."""
+        if error.closes_connection:
+            return False
+        if self._reader is None:
+            return True
+        return not head.expects_continue and self._is_discardable()
+
+    def _is_discardable(self) -> bool:
+        reader = self._reader
+        return isinstance(reader, LengthReader) and reader.remaining <= _MAX_DISCARDED
+
+    def _start_discarding(self) -> None:
+        self._phase = Phase.DISCARDING
+        self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
+        self.resume_reading()
+        ahead = self._ahead
+        self._ahead = b""
+        if ahead:
+            self._discard(ahead)
+
+    def _discard(self, data: bytes) -> None:
+        reader = self._reader
+        assert reader is not None
+        end = reader.feed(data, [])
+        if end >= 0:
+            self._reader = None
+            self._ahead = data[end:]
+            self._rest()
+            self._advance()
+
+
+def _without_empty_lines(data: bytes) -> bytes:
+    """Returns the data without CR LF pairs in front of a request line (RFC 9112 §2.2)."""
+    while data.startswith(b"\r\n"):
+        data = data[2:]
+    return data
+
+
+def _has_bare_lf(data: bytearray, start: int) -> bool:
+    at = data.find(b"\n", start)
+    while at >= 0:
+        if at == 0 or data[at - 1] != 0x0D:
+            return True
+        at = data.find(b"\n", at + 1)
+    return False

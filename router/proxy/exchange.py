@@ -1,0 +1,436 @@
+"""Exchange: one request and its response, between a client's connection and a sandbox's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from router.auth.authenticator import Authenticated
+from router.auth.authorizer import Permit
+from router.errors import (
+    BadResponse,
+    BodyTooLarge,
+    InternalError,
+    MalformedMessage,
+    RequestTimeout,
+    RouterError,
+    SandboxTimeout,
+)
+from router.proxy.forwarding import PathScope, request_head, response_head
+from router.proxy.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
+from router.proxy.head import RequestHead, ResponseHead
+from router.proxy.outcome import Outcome
+from router.proxy.tunnel import Tunnel
+from router.routing.target import Target, forwarded_target
+
+if TYPE_CHECKING:
+    from router.proxy.downstream import Downstream
+    from router.proxy.gateway import Gateway
+    from router.proxy.upstream import Upstream
+
+CLIENT_CLOSED: Final = 499
+"""The status that logs and metrics show when the client left before an answer began (nginx's number)."""
+_AUTHZ_DECISIONS: Final = {
+    "forbidden": "denied",
+    "unauthenticated": "unauthenticated",
+    "auth_unavailable": "unavailable",
+}
+_REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+
+
+class Exchange:
+    """Made by Downstream for each request head; the Gateway finds it an Upstream; then it relays until both sides end.
+
+    It ends exactly once, in _end(), which tells the Telemetry.
+    """
+
+    __slots__ = (
+        "_chunked_out",
+        "_ended",
+        "_request_ended",
+        "_response_body_bytes",
+        "_response_started",
+        "_sent_at",
+        "authenticated",
+        "downstream",
+        "gateway",
+        "head",
+        "is_reused",
+        "outcome",
+        "permit",
+        "release_slots",
+        "started_at",
+        "target",
+        "task",
+        "timeout_s",
+        "upstream",
+    )
+
+    def __init__(
+        self, gateway: Gateway, downstream: Downstream, head: RequestHead, outcome: Outcome
+    ) -> None:
+        self.gateway = gateway
+        self.downstream = downstream
+        self.head = head
+        self.outcome = outcome
+        self.started_at = time.monotonic()
+        self.timeout_s = gateway.proxy_timeout_s
+        self.target: Target | None = None
+        self.authenticated: Authenticated | None = None
+        self.permit: Permit | None = None
+        self.upstream: Upstream | None = None
+        self.is_reused = False
+        self.task: asyncio.Task[None] | None = None
+        """What looks for an Upstream while that can't be done at once."""
+        self.release_slots: list[tuple[dict[str, int], str]] | None = None
+        """Counters of limits that this exchange holds one place of."""
+        self._request_ended = not head.has_body
+        self._response_started = False
+        self._ended = False
+        self._chunked_out = False
+        self._sent_at = 0.0
+        self._response_body_bytes = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<Exchange {self.head.method!r} request_ended={self._request_ended} "
+            f"response_started={self._response_started} ended={self._ended}>"
+        )
+
+    @property
+    def response_started(self) -> bool:
+        """True once bytes of a final answer are out: from then on there is no error answer any more."""
+        return self._response_started
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended
+
+    # --- called by the gateway ---
+
+    def attach(self, upstream: Upstream, *, is_reused: bool) -> None:
+        """Sends the request on this connection."""
+        assert self.target is not None
+        assert self.authenticated is not None
+        gateway, head, downstream = self.gateway, self.head, self.downstream
+        self.upstream = upstream
+        self.is_reused = is_reused
+        upstream.exchange = self
+        now = self._sent_at = time.monotonic()
+        if self._request_ended:
+            downstream.deadline_at = self._answer_deadline(now)
+        else:
+            downstream.deadline_at = now + gateway.stream_idle_timeout_s
+        if not downstream.is_writable:
+            upstream.pause_reading()
+        upstream.write(
+            request_head(
+                head,
+                target=forwarded_target(self.target, head.target),
+                host=head.host if gateway.preserve_host and head.host else upstream.host,
+                peer=downstream.peer,
+                keep_authorization=not self.authenticated.consumed_authorization,
+                origin_policy=gateway.origin_policy,
+            )
+        )
+        if not self._request_ended:
+            downstream.pump_body()
+
+    def fail(self, error: RouterError) -> None:
+        """Ends with an error of the router's own: an answer while that is possible, else a visible cut."""
+        if self._ended:
+            return
+        self._drop_upstream()
+        outcome = self.outcome
+        outcome.error_reason = error.reason or outcome.error_reason
+        if self._response_started:
+            outcome.code = "response_cut"
+            self._end()
+            self.downstream.cut()
+            return
+        outcome.code = error.code
+        outcome.status = error.status
+        if error.code in _AUTHZ_DECISIONS:
+            outcome.authz = _AUTHZ_DECISIONS[error.code]
+        self._end()
+        self.downstream.answer_error(error, self.head)
+
+    def answered_here(self, status: int, answer: Callable[..., bytes]) -> None:
+        """Ends with an answer that is no error and needs no sandbox."""
+        downstream = self.downstream
+        downstream.keep_alive = downstream.may_keep_alive(self.head) and self._request_ended
+        self.outcome.status = status
+        self._end()
+        downstream.answer(
+            answer(is_head=self.head.method == b"HEAD", close=not downstream.keep_alive)
+        )
+
+    # --- called by the downstream ---
+
+    def request_data(self, pieces: list[bytes]) -> None:
+        """Passes body bytes on; only called while there is an upstream."""
+        size = sum(map(len, pieces))
+        self.outcome.bytes_from_client += size
+        limit = self.gateway.max_body_bytes
+        if limit and self.outcome.bytes_from_client > limit:
+            self.fail(BodyTooLarge(f"The request body is larger than {limit} bytes."))
+            return
+        upstream = self.upstream
+        if upstream is None:
+            return
+        self.downstream.deadline_at = time.monotonic() + self.gateway.stream_idle_timeout_s
+        upstream.writelines(chunk(pieces) if self.head.is_chunked else pieces)
+
+    def request_ends(self, trailers: list[tuple[bytes, bytes]]) -> None:
+        """The request's body is complete."""
+        self._request_ended = True
+        if self.upstream is None:
+            return
+        if self.head.is_chunked:
+            self.upstream.write(last_chunk(trailers))
+        if not self._response_started:
+            self.downstream.deadline_at = self._answer_deadline(time.monotonic())
+
+    def request_broken(self, error: MalformedMessage) -> None:
+        """The request's body can't be read to its end."""
+        self.fail(error)
+
+    def client_left(self) -> None:
+        """The client is gone: nothing more is wanted from the sandbox."""
+        if self._ended:
+            return
+        self._drop_upstream()
+        if not self._response_started:
+            self.outcome.status = CLIENT_CLOSED
+        self.outcome.code = "client_closed"
+        self._end()
+
+    def on_deadline(self, now: float) -> None:
+        """Called by the downstream when its `deadline_at` has passed."""
+        if self._response_started or self.upstream is None:
+            reason = "nothing moved for stream-idle-timeout"
+            error: RouterError = SandboxTimeout.of(self._sandbox(), reason=reason)
+        elif not self._request_ended:
+            error = RequestTimeout("The request body stopped arriving.")
+        else:
+            error = SandboxTimeout.of(self._sandbox())
+        if not isinstance(error, RequestTimeout):
+            self.outcome.upstream_error = "response_timeout"
+        self.fail(error)
+
+    # --- called by the upstream ---
+
+    def response_interim(self, head: ResponseHead) -> None:
+        """A 1xx answer: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
+        if self.head.version == 11:
+            self.downstream.write(
+                response_head(
+                    head,
+                    client_version=11,
+                    add_chunked=False,
+                    drop_chunked=False,
+                    connection=b"",
+                    scope=None,
+                )
+            )
+
+    def response_begins(
+        self,
+        head: ResponseHead,
+        reader: BodyReader | None,
+        pieces: list[bytes],
+        *,
+        ended: bool,
+        clean: bool,
+    ) -> None:
+        """The final head, with what came of the body. `clean`: nothing came behind the answer."""
+        downstream = self.downstream
+        outcome = self.outcome
+        now = time.monotonic()
+        outcome.status = head.status
+        outcome.first_byte_s = now - self._sent_at
+        self._response_started = True
+        is_old = self.head.version == 10
+        has_length = reader is None or isinstance(reader, LengthReader)
+        self._chunked_out = not has_length and not is_old
+        may_go_on = downstream.may_keep_alive(self.head) and not (is_old and not has_length)
+        if (
+            self.head.expects_continue
+            and not self._request_ended
+            and not self.outcome.bytes_from_client
+        ):
+            # The client may send the body now or never: nothing behind this answer can be framed.
+            may_go_on = False
+        downstream.keep_alive = may_go_on
+        connection = b"" if may_go_on else b"close"
+        if is_old and may_go_on:
+            connection = b"keep-alive"
+        data = response_head(
+            head,
+            client_version=self.head.version,
+            add_chunked=self._chunked_out and not isinstance(reader, ChunkedReader),
+            drop_chunked=is_old or head.status == 204,
+            connection=connection,
+            scope=self._path_scope(),
+        )
+        if not head.keep_alive and self.upstream is not None:
+            self.upstream.is_retired = True
+        if ended:
+            self._finish(data, reader, pieces, clean=clean)
+            return
+        downstream.deadline_at = now + self.gateway.stream_idle_timeout_s
+        downstream.write(data)
+        if pieces:
+            self.response_data(pieces)
+
+    def response_data(self, pieces: list[bytes]) -> None:
+        """Body bytes of the answer."""
+        size = sum(map(len, pieces))
+        if not size:
+            return
+        self._response_body_bytes += size
+        self.downstream.deadline_at = time.monotonic() + self.gateway.stream_idle_timeout_s
+        self.downstream.writelines(chunk(pieces) if self._chunked_out else pieces)
+
+    def response_ends(self, reader: BodyReader, pieces: list[bytes], *, clean: bool) -> None:
+        """The last of the answer. `clean`: nothing came behind it and the connection is still open."""
+        self._finish(b"", reader, pieces, clean=clean)
+
+    def _finish(
+        self, data: bytes, reader: BodyReader | None, pieces: list[bytes], *, clean: bool
+    ) -> None:
+        size = sum(map(len, pieces)) if pieces else 0
+        self._response_body_bytes += size
+        out = [data] if data else []
+        if size:
+            out += chunk(pieces) if self._chunked_out else pieces
+        if self._chunked_out:
+            out.append(last_chunk(reader.trailers if isinstance(reader, ChunkedReader) else []))
+        downstream = self.downstream
+        upstream = self.upstream
+        assert upstream is not None
+        self.upstream = None
+        upstream.exchange = None
+        request_ended = self._request_ended
+        if clean and request_ended and not upstream.is_retired:
+            self.gateway.pool.release(upstream)
+        else:
+            upstream.close()
+        if out:
+            downstream.write(out[0] if len(out) == 1 else b"".join(out))
+        self._end()
+        downstream.exchange_done()
+
+    def response_upgraded(self, head: ResponseHead, data: bytes) -> None:
+        """A 101: from here on only bytes cross. Raises BadResponse when nobody asked for it."""
+        upstream = self.upstream
+        assert upstream is not None
+        offered = self.head.upgrade
+        if offered is None or not self._request_ended:
+            raise BadResponse(reason="a 101 that was not asked for")
+        chosen = (head.upgrade or b"").strip(b" \t").lower()
+        if chosen not in [p.strip().lower() for p in offered.split(b",")]:
+            raise BadResponse(reason="a 101 to a protocol that was not offered")
+        self.outcome.status = 101
+        self.outcome.first_byte_s = time.monotonic() - self._sent_at
+        self._response_started = True
+        upstream.exchange = None
+        self.outcome.is_tunnel = True
+        tunnel = Tunnel(
+            exchange=self,
+            downstream=self.downstream,
+            upstream=upstream,
+            is_websocket=chosen == b"websocket",
+        )
+        upstream.tunnel = tunnel
+        self.downstream.write(
+            response_head(
+                head,
+                client_version=11,
+                add_chunked=False,
+                drop_chunked=True,
+                connection=b"Upgrade",
+                scope=self._path_scope(),
+            )
+        )
+        self.gateway.telemetry.tunnel_opened()
+        self.downstream.start_tunnel(tunnel)
+        if data:
+            tunnel.from_sandbox(data)
+
+    def response_broken(self, error: BadResponse) -> None:
+        """The sandbox's bytes make no answer, or the answer was cut."""
+        self.outcome.upstream_error = "response_cut" if self._response_started else "bad_response"
+        self.fail(error)
+
+    def sandbox_left(self, reason: str) -> None:
+        """The connection ended before any byte of an answer."""
+        upstream = self.upstream
+        self.outcome.upstream_error = "closed_early"
+        if self.is_reused and self.head.method in _REPEATABLE and not self.head.has_body:
+            # An idle connection that the sandbox was just closing; nothing was executed (RFC 9110 §9.2.2).
+            if upstream is not None:
+                upstream.exchange = None
+                self.upstream = None
+            self.outcome.upstream_error = ""
+            self.outcome.retries += 1
+            self.gateway.telemetry.upstream_retried()
+            self.gateway.dial_again(self)
+            return
+        self.fail(
+            BadResponse("The sandbox closed the connection before it answered.", reason=reason)
+        )
+
+    # --- the end ---
+
+    def tunnel_ended(self, code: str, *, from_client: int, to_client: int) -> None:
+        """Called once by the Tunnel."""
+        self.outcome.bytes_from_client += from_client
+        self._response_body_bytes += to_client
+        self.outcome.code = code
+        self.upstream = None
+        self._end()
+
+    def bug(self, exc: BaseException) -> None:
+        """Ends after an unexpected exception."""
+        self.fail(InternalError(reason=f"{type(exc).__name__}: {exc}"))
+
+    def _drop_upstream(self) -> None:
+        upstream = self.upstream
+        if upstream is not None:
+            self.upstream = None
+            upstream.exchange = None
+            upstream.close()
+        task = self.task
+        if task is not None:
+            self.task = None
+            task.cancel()
+
+    def _end(self) -> None:
+        self._ended = True
+        outcome = self.outcome
+        outcome.bytes_to_client = self._response_body_bytes
+        outcome.total_s = time.monotonic() - self.started_at
+        if self.release_slots is not None:
+            self.gateway.release_slots(self)
+        self.gateway.ended(self)
+
+    def _answer_deadline(self, now: float) -> float:
+        """Until when the answer must begin: counted from the request's start, or for uploads from their end."""
+        start = now if self.head.has_body else self.started_at
+        return start + self.timeout_s
+
+    def _sandbox(self) -> str:
+        return self.target.ref.name if self.target is not None else ""
+
+    def _path_scope(self) -> PathScope | None:
+        target = self.target
+        if target is None or not target.path_root:
+            return None
+        path = forwarded_target(target, self.head.target).partition(b"?")[0]
+        own = [self.head.host]
+        if self.upstream is not None:
+            own.append(self.upstream.host)
+        return PathScope(target.path_root, path, tuple(host for host in own if host))

@@ -1,0 +1,381 @@
+"""A message's head: from bytes to a RequestHead or ResponseHead, strictly.
+
+llhttp (httptools) checks the header lines. The request line is read here, because llhttp knows only a fixed list of methods,
+refuses raw UTF-8 in targets and lets `HTTP/2.0` pass. The parser only ever sees whole heads, so no connection has to keep one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import httptools
+
+from router.errors import (
+    AmbiguousTarget,
+    BadResponse,
+    MalformedMessage,
+    RouterError,
+    VersionNotSupported,
+)
+from router.proxy.headers import REQUEST_KINDS, RESPONSE_KINDS, Kind, KindTable, nominated
+from router.routing.target import Asked
+
+Item = tuple[Kind, bytes, bytes]
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_COMMON_METHODS: Final = frozenset(
+    {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"}
+)
+_TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, ord("#")))
+# uri-host [":" port] (RFC 9110 §7.2) without userinfo, spaces or escapes.
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_MAX_LENGTH_DIGITS: Final = 18
+
+_ROUTING: Final = {
+    Kind.SANDBOX_ID: "sandbox_id",
+    Kind.SANDBOX_NAMESPACE: "namespace",
+    Kind.SANDBOX_PORT: "port",
+    Kind.SANDBOX_UID: "uid",
+    Kind.SANDBOX_POD_IP: "pod_ip",
+    Kind.SANDBOX_TIMEOUT: "timeout",
+}
+_NOTHING_ASKED: Final = Asked()
+
+
+class RequestHead:
+    """One request's head. Defaults live on the class: most requests set only a few of them (made once a request)."""
+
+    method: bytes
+    target: bytes
+    """The request target as it will be forwarded: origin-form or `*`."""
+    version: int
+    """10 or 11."""
+    items: list[Item]
+    """Every header line in order, names and values as they came."""
+    host: bytes = b""
+    asked: Asked = _NOTHING_ASKED
+    content_length: int | None = None
+    is_chunked: bool = False
+    keep_alive: bool = True
+    says_close: bool = False
+    nominated: frozenset[bytes] = frozenset()
+    """Names that Connection takes out, lower case."""
+    upgrade: bytes | None = None
+    """The protocols offered for an upgrade, without h2c; None when the request is no upgrade."""
+    expects_continue: bool = False
+    accepts_trailers: bool = False
+    """TE: trailers was sent."""
+    authorization: bytes | None = None
+    sandbox_token: bytes | None = None
+    subprotocols: bytes | None = None
+    origin: bytes | None = None
+    traceparent: bytes | None = None
+    forwarded_for: bytes | None = None
+    forwarded_host: bytes | None = None
+    forwarded_proto: bytes | None = None
+    client_cert: bytes | None = None
+
+    @property
+    def has_body(self) -> bool:
+        """True when bytes of a body follow."""
+        return self.is_chunked or bool(self.content_length)
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method!r} {self.target[:60]!r} http={self.version} body={self.has_body}>"
+
+
+class ResponseHead:
+    """One response's head, interim or final."""
+
+    status: int
+    raw: bytes
+    """The head as it came, with its empty line."""
+    version: int
+    items: list[Item]
+    is_plain: bool
+    """True when no header needs a decision, so `raw` may cross as it is."""
+    content_length: int | None = None
+    is_chunked: bool = False
+    keep_alive: bool = True
+    says_close: bool = False
+    nominated: frozenset[bytes] = frozenset()
+    upgrade: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<ResponseHead {self.status} http={self.version} plain={self.is_plain}>"
+
+
+class _Collector:
+    """Receives llhttp's callbacks for one head at a time."""
+
+    def __init__(self, kinds: KindTable) -> None:
+        self._kinds = kinds
+        self.items: list[Item] = []
+        self.special: list[Item] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        kind = self._kinds[name]
+        item = (kind, name, value)
+        self.items.append(item)
+        if kind:
+            self.special.append(item)
+
+
+_requests = _Collector(REQUEST_KINDS)
+_responses = _Collector(RESPONSE_KINDS)
+
+
+def parse_request(block: bytes) -> RequestHead:
+    """Returns the head in `block`: from the request line up to and with the empty line.
+
+    Raises MalformedMessage, VersionNotSupported, AmbiguousTarget.
+    """
+    head = RequestHead()
+    line_end = block.find(b"\r\n")
+    _read_request_line(head, block[:line_end])
+    _requests.items = head.items = []
+    special: list[Item] = []
+    _requests.special = special
+    try:
+        # A new parser each time (0.3 µs): the old one would wait for the body, which never passes through it.
+        httptools.HttpRequestParser(_requests).feed_data(b"GET / HTTP/1.1" + block[line_end:])
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError as exc:
+        raise MalformedMessage(f"Malformed request header: {exc}.") from exc
+    for kind, _, value in special:
+        _REQUEST_READERS[kind](head, value)
+    if head.version == 10:
+        if head.is_chunked:
+            raise MalformedMessage("Transfer-Encoding in an HTTP/1.0 request.")
+        head.upgrade = None
+    elif not head.host:
+        raise MalformedMessage("A request needs one Host header.")
+    return head
+
+
+def _read_request_line(head: RequestHead, line: bytes) -> None:
+    parts = line.split(b" ")
+    if len(parts) != 3:
+        raise MalformedMessage("Malformed request line.")
+    method, target, version = parts
+    if version == b"HTTP/1.1":
+        head.version = 11
+    elif version == b"HTTP/1.0":
+        head.version = 10
+        head.keep_alive = False
+    elif version.startswith(b"HTTP/") and _TOKEN.fullmatch(method):
+        raise VersionNotSupported
+    else:
+        raise MalformedMessage("Malformed request line.")
+    if method not in _COMMON_METHODS and not _TOKEN.fullmatch(method):
+        raise MalformedMessage("Malformed method.")
+    if not target or target.translate(None, _TARGET_BYTES):
+        raise MalformedMessage("Malformed request target.")
+    head.method = method
+    head.target = target
+
+
+def resolve_target_form(head: RequestHead) -> None:
+    """Turns an absolute-form target into origin-form (RFC 9112 §3.2.2) and refuses what is neither that nor `*`.
+
+    Raises MalformedMessage.
+    """
+    target = head.target
+    if target.startswith(b"/") or (target == b"*" and head.method == b"OPTIONS"):
+        return
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        raise MalformedMessage("The request target must begin with a slash.")
+    cut = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
+    authority, path = rest[:cut], rest[cut:]
+    if not _HOST.fullmatch(authority):
+        raise MalformedMessage("Malformed authority in the request target.")
+    if head.host and head.host.lower() != authority.lower():
+        raise MalformedMessage("The request target and the Host header name different hosts.")
+    head.host = authority
+    head.target = path if path.startswith(b"/") else b"/" + path
+
+
+# --- one reader per kind of request header ---------------------------------------------------
+
+
+def _read_nothing(head: Any, value: bytes) -> None:
+    pass
+
+
+def _read_request_connection(head: RequestHead, value: bytes) -> None:
+    tokens = [token.strip(b" \t") for token in value.lower().split(b",")]
+    if b"close" in tokens:
+        head.keep_alive = False
+        head.says_close = True
+    elif b"keep-alive" in tokens and head.version == 10 and not head.says_close:
+        head.keep_alive = True
+    head.nominated |= nominated(tokens)
+    if b"upgrade" in tokens:
+        head.upgrade = _offered_protocols(head.items)
+
+
+def _offered_protocols(items: list[Item]) -> bytes | None:
+    """Returns the Upgrade values without h2c, which is never offered to a sandbox."""
+    offered = [
+        protocol.strip(b" \t")
+        for kind, _, value in items
+        if kind == Kind.UPGRADE
+        for protocol in value.split(b",")
+    ]
+    return b", ".join(p for p in offered if p and p.lower() not in (b"h2c", b"h2")) or None
+
+
+def _read_te(head: RequestHead, value: bytes) -> None:
+    if any(part.strip(b" \t").lower() == b"trailers" for part in value.split(b",")):
+        head.accepts_trailers = True
+
+
+def _read_transfer_encoding(head: Any, value: bytes) -> None:
+    if value.strip(b" \t").lower() != b"chunked" or head.is_chunked:
+        raise MalformedMessage("Transfer-Encoding must be `chunked`, once.")
+    if head.content_length is not None:
+        raise MalformedMessage("Both Content-Length and Transfer-Encoding.")
+    head.is_chunked = True
+
+
+def _read_content_length(head: Any, value: bytes) -> None:
+    value = value.strip(b" \t")
+    if not value.isdigit() or len(value) > _MAX_LENGTH_DIGITS:
+        raise MalformedMessage("Malformed Content-Length.")
+    if head.content_length is not None or head.is_chunked:
+        raise MalformedMessage("The body's length is given more than once.")
+    head.content_length = int(value)
+
+
+def _read_host(head: RequestHead, value: bytes) -> None:
+    value = value.strip(b" \t")
+    if head.host:
+        raise MalformedMessage("A request needs one Host header.")
+    if not _HOST.fullmatch(value):
+        raise MalformedMessage("Malformed Host header.")
+    head.host = value
+
+
+def _read_expect(head: RequestHead, value: bytes) -> None:
+    if value.strip(b" \t").lower() == b"100-continue":
+        head.expects_continue = True
+
+
+def _read_authorization(head: RequestHead, value: bytes) -> None:
+    if head.authorization is not None:
+        raise MalformedMessage("More than one Authorization header.")
+    head.authorization = value
+
+
+def _read_sandbox_token(head: RequestHead, value: bytes) -> None:
+    if head.sandbox_token is not None:
+        raise MalformedMessage("More than one X-Sandbox-Token header.")
+    head.sandbox_token = value
+
+
+def _routing_reader(kind: Kind) -> Any:
+    field = _ROUTING[kind]
+
+    def read(head: RequestHead, value: bytes) -> None:
+        value = value.strip(b" \t")
+        earlier = getattr(head.asked, field)
+        if earlier is not None and earlier != value:
+            raise AmbiguousTarget("The same routing header was given twice with different values.")
+        head.asked = head.asked._replace(**{field: value})
+
+    return read
+
+
+def _appending_reader(attribute: str) -> Any:
+    def read(head: RequestHead, value: bytes) -> None:
+        earlier = getattr(head, attribute)
+        setattr(head, attribute, value if earlier is None else earlier + b", " + value)
+
+    return read
+
+
+def _first_reader(attribute: str) -> Any:
+    def read(head: RequestHead, value: bytes) -> None:
+        if getattr(head, attribute) is None:
+            setattr(head, attribute, value)
+
+    return read
+
+
+_REQUEST_READERS: Final = [_read_nothing] * len(Kind)
+_REQUEST_READERS[Kind.CONNECTION] = _read_request_connection
+_REQUEST_READERS[Kind.TE] = _read_te
+_REQUEST_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
+_REQUEST_READERS[Kind.CONTENT_LENGTH] = _read_content_length
+_REQUEST_READERS[Kind.HOST] = _read_host
+_REQUEST_READERS[Kind.EXPECT] = _read_expect
+_REQUEST_READERS[Kind.AUTHORIZATION] = _read_authorization
+_REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
+for _kind in _ROUTING:
+    _REQUEST_READERS[_kind] = _routing_reader(_kind)
+_REQUEST_READERS[Kind.FORWARDED_FOR] = _appending_reader("forwarded_for")
+_REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = _appending_reader("subprotocols")
+_REQUEST_READERS[Kind.CLIENT_CERT] = _appending_reader("client_cert")
+_REQUEST_READERS[Kind.FORWARDED_HOST] = _first_reader("forwarded_host")
+_REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
+_REQUEST_READERS[Kind.ORIGIN] = _first_reader("origin")
+_REQUEST_READERS[Kind.TRACEPARENT] = _first_reader("traceparent")
+
+
+# --- responses -------------------------------------------------------------------------------
+
+_CROSSES_AS_IT_IS: Final = frozenset({Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE})
+
+
+def parse_response(block: bytes) -> ResponseHead:
+    """Returns the head in `block`: from the status line up to and with the empty line. Raises BadResponse."""
+    head = ResponseHead()
+    head.raw = block
+    head.version = 11
+    head.is_plain = True
+    if block.startswith(b"HTTP/1.0 "):
+        head.version = 10
+        head.keep_alive = False
+        head.is_plain = False
+    elif not block.startswith(b"HTTP/1.1 "):
+        raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
+    _responses.items = head.items = []
+    special: list[Item] = []
+    _responses.special = special
+    try:
+        httptools.HttpResponseParser(_responses).feed_data(block)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError as exc:
+        raise BadResponse(reason=f"malformed head: {exc}") from exc
+    head.status = int(block[9:12])
+    try:
+        for kind, _, value in special:
+            if kind not in _CROSSES_AS_IT_IS:
+                head.is_plain = False
+            _RESPONSE_READERS[kind](head, value)
+    except RouterError as exc:
+        raise BadResponse(reason=exc.detail) from exc
+    if head.status == 204 and head.content_length:
+        head.is_plain = False
+    return head
+
+
+def _read_response_connection(head: ResponseHead, value: bytes) -> None:
+    tokens = [token.strip(b" \t") for token in value.lower().split(b",")]
+    if b"close" in tokens:
+        head.keep_alive = False
+        head.says_close = True
+    elif b"keep-alive" in tokens and head.version == 10 and not head.says_close:
+        head.keep_alive = True
+    head.nominated |= nominated(tokens)
+
+
+_RESPONSE_READERS: Final = [_read_nothing] * len(Kind)
+_RESPONSE_READERS[Kind.CONNECTION] = _read_response_connection
+_RESPONSE_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
+_RESPONSE_READERS[Kind.CONTENT_LENGTH] = _read_content_length
+_RESPONSE_READERS[Kind.UPGRADE] = _appending_reader("upgrade")

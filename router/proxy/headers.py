@@ -1,0 +1,200 @@
+"""Which header crosses, in which direction: pure tables, decided by name alone."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+
+class Kind(enum.IntEnum):
+    """What the router does with a header; 0 means that it crosses untouched."""
+
+    FORWARD = 0
+    DROP = 1
+    """Hop-by-hop, or the router's own business: never crosses."""
+    CONNECTION = 2
+    TE = 3
+    UPGRADE = 4
+    TRANSFER_ENCODING = 5
+    CONTENT_LENGTH = 6
+    # requests
+    HOST = 7
+    EXPECT = 8
+    AUTHORIZATION = 9
+    SANDBOX_TOKEN = 10
+    SANDBOX_ID = 11
+    SANDBOX_NAMESPACE = 12
+    SANDBOX_PORT = 13
+    SANDBOX_UID = 14
+    SANDBOX_POD_IP = 15
+    SANDBOX_TIMEOUT = 16
+    FORWARDED_FOR = 17
+    FORWARDED_HOST = 18
+    FORWARDED_PROTO = 19
+    CLIENT_CERT = 20
+    ORIGIN = 21
+    WEBSOCKET_PROTOCOL = 22
+    TRACEPARENT = 23
+    # responses
+    LOCATION = 24
+    SET_COOKIE = 25
+
+
+_HOP_BY_HOP = {
+    b"connection": Kind.CONNECTION,
+    b"te": Kind.TE,
+    b"upgrade": Kind.UPGRADE,
+    b"transfer-encoding": Kind.TRANSFER_ENCODING,
+    b"content-length": Kind.CONTENT_LENGTH,
+    b"keep-alive": Kind.DROP,
+    b"proxy-connection": Kind.DROP,
+    b"proxy-authorization": Kind.DROP,
+    b"proxy-authenticate": Kind.DROP,
+    b"proxy-authentication-info": Kind.DROP,
+}
+
+# Names that the sandbox or the router takes at their word: nobody outside may write them.
+_VOUCHED_FOR = {
+    b"forwarded": Kind.DROP,
+    b"x-forwarded-for": Kind.FORWARDED_FOR,
+    b"x-forwarded-host": Kind.FORWARDED_HOST,
+    b"x-forwarded-proto": Kind.FORWARDED_PROTO,
+    b"x-forwarded-client-cert": Kind.CLIENT_CERT,
+    b"x-sandbox-id": Kind.SANDBOX_ID,
+    b"x-sandbox-namespace": Kind.SANDBOX_NAMESPACE,
+    b"x-sandbox-port": Kind.SANDBOX_PORT,
+    b"x-sandbox-uid": Kind.SANDBOX_UID,
+    b"x-sandbox-pod-ip": Kind.SANDBOX_POD_IP,
+    b"x-sandbox-timeout": Kind.SANDBOX_TIMEOUT,
+    b"x-sandbox-token": Kind.SANDBOX_TOKEN,
+    b"x-sandbox-router-error": Kind.DROP,
+}
+
+_REQUEST = {
+    **_HOP_BY_HOP,
+    **_VOUCHED_FOR,
+    b"host": Kind.HOST,
+    b"expect": Kind.EXPECT,
+    b"authorization": Kind.AUTHORIZATION,
+    b"http2-settings": Kind.DROP,
+    b"origin": Kind.ORIGIN,
+    b"sec-websocket-protocol": Kind.WEBSOCKET_PROTOCOL,
+    b"traceparent": Kind.TRACEPARENT,
+}
+
+_RESPONSE = {
+    **_HOP_BY_HOP,
+    b"te": Kind.FORWARD,
+    b"x-sandbox-router-error": Kind.DROP,
+    b"location": Kind.LOCATION,
+    b"set-cookie": Kind.SET_COOKIE,
+}
+
+# A server may read `_` as `-` (CGI, WSGI), so these spellings would pass for the real ones.
+_LOOKALIKES = frozenset(
+    name for name in _REQUEST if name in _VOUCHED_FOR or name in _HOP_BY_HOP
+) | {
+    b"host",
+    b"authorization",
+}
+
+_PROTECTED = frozenset(
+    {
+        *_REQUEST,
+        *_RESPONSE,
+        b"access-control-allow-credentials",
+        b"access-control-allow-origin",
+        b"cache-control",
+        b"content-encoding",
+        b"content-security-policy",
+        b"content-type",
+        b"cookie",
+        b"expires",
+        b"range",
+        b"referer",
+        b"referrer-policy",
+        b"strict-transport-security",
+        b"tracestate",
+        b"vary",
+        b"via",
+        b"www-authenticate",
+        b"x-content-type-options",
+        b"x-frame-options",
+    }
+)
+_PROTECTED_PREFIXES = (
+    b"sec-",
+    b"cross-origin-",
+    b"x-csrf",
+    b"x-xsrf",
+    b"x-forwarded-",
+    b"x-sandbox-",
+)
+
+# RFC 9110 §6.5.1: what controls framing, routing, authentication or content handling is no trailer.
+_NOT_IN_TRAILERS = frozenset(
+    {
+        *_REQUEST,
+        *_RESPONSE,
+        b"age",
+        b"cache-control",
+        b"content-encoding",
+        b"content-range",
+        b"content-type",
+        b"cookie",
+        b"date",
+        b"expires",
+        b"max-forwards",
+        b"pragma",
+        b"range",
+        b"retry-after",
+        b"trailer",
+        b"vary",
+        b"www-authenticate",
+    }
+)
+
+# Spellings seen so far. Bounded: a client that invents names can't make it grow.
+_MEMO_LIMIT = 4096
+
+
+class KindTable(dict[bytes, Kind]):
+    """A header's Kind by its exact spelling; a missing spelling is classified and, while there is room, remembered."""
+
+    def __init__(self, kinds: dict[bytes, Kind], *, lookalikes: frozenset[bytes]) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self._lookalikes = lookalikes
+
+    def __missing__(self, name: bytes) -> Kind:
+        kind = self._classify(name.lower())
+        if len(self) < _MEMO_LIMIT:
+            self[name] = kind
+        return kind
+
+    def _classify(self, lower: bytes) -> Kind:
+        kind = self._kinds.get(lower)
+        if kind is not None:
+            return kind
+        if b"_" in lower and lower.replace(b"_", b"-") in self._lookalikes:
+            return Kind.DROP
+        return Kind.FORWARD
+
+
+REQUEST_KINDS = KindTable(_REQUEST, lookalikes=_LOOKALIKES)
+RESPONSE_KINDS = KindTable(_RESPONSE, lookalikes=frozenset({b"x-sandbox-router-error"}))
+
+
+def nominated(tokens: Iterable[bytes]) -> frozenset[bytes]:
+    """Returns the names of a Connection header (lower case) that it may really remove (RFC 9110 §7.6.1)."""
+    return frozenset(
+        token
+        for token in tokens
+        if token not in _PROTECTED and not token.startswith(_PROTECTED_PREFIXES)
+    )
+
+
+def may_be_trailer(name: bytes) -> bool:
+    """Returns True when a field of this name may cross as a trailer."""
+    lower = name.lower().replace(b"_", b"-")
+    return lower not in _NOT_IN_TRAILERS and not lower.startswith(_PROTECTED_PREFIXES)

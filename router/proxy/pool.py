@@ -1,0 +1,262 @@
+"""Pool: connections to sandboxes; who may open one, and who may use one again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from router.auth.authorizer import Permit
+from router.errors import Forbidden, Overloaded
+from router.proxy.upstream import Upstream
+from router.routing.addresses import is_never_a_sandbox
+from router.routing.endpoint import Endpoint
+
+logger = logging.getLogger("sandbox_router.proxy")
+
+PoolKey = tuple[str, tuple[str, ...], int]
+"""Pod UID (or the sandbox's name where discovery has no UIDs), its addresses, the port dialled."""
+
+_DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
+_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+class ConnectFailed(Exception):
+    """One round of dialling an endpoint's addresses failed.
+
+    `reason` is from UPSTREAM_ERRORS. `dead_address` is the address of a host that does not answer at all, "" when the
+    host is alive (a refused port).
+    """
+
+    def __init__(self, reason: str, detail: str, *, dead_address: str = "") -> None:
+        self.reason = reason
+        self.detail = detail
+        self.dead_address = dead_address
+        super().__init__(detail)
+
+
+def pool_key(endpoint: Endpoint, port: int) -> PoolKey:
+    """Returns what connections to this endpoint's `port` (as asked for) are pooled under."""
+    return (endpoint.uid or str(endpoint.ref), endpoint.addresses, endpoint.dialled_port(port))
+
+
+class Pool:
+    """Keeps idle connections per pod and dials new ones. Accepts only a Permit, so what is dialled was authorised."""
+
+    def __init__(
+        self,
+        *,
+        max_idle: int,
+        idle_timeout_s: float,
+        connect_timeout_s: float,
+        max_head_bytes: int,
+        own_listeners: Callable[[], Iterable[tuple[str, int]]],
+    ) -> None:
+        self._max_idle = max_idle
+        self._idle_timeout_s = idle_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self.max_head_bytes = max_head_bytes
+        self._own_listeners = own_listeners
+        self._idle: dict[PoolKey, list[Upstream]] = {}
+        self._open: dict[str, set[Upstream]] = {}
+        """Every connection by pod, idle or not, to retire them."""
+        self._idle_count = 0
+        self._open_count = 0
+        self._next_sweep = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Pool idle={self._idle_count} open={self._open_count}>"
+
+    @property
+    def idle_count(self) -> int:
+        return self._idle_count
+
+    @property
+    def active_count(self) -> int:
+        return self._open_count - self._idle_count
+
+    def take(self, permit: Permit) -> Upstream | None:
+        """Returns an idle connection to the permitted pod, the one used last, or None."""
+        endpoint = permit.endpoint
+        key = (
+            endpoint.uid or str(endpoint.ref),
+            endpoint.addresses,
+            endpoint.dialled_port(permit.port),
+        )
+        idle = self._idle.get(key)
+        while idle:
+            upstream = idle.pop()
+            self._idle_count -= 1
+            if not idle:
+                del self._idle[key]
+            if not upstream.is_closed and not upstream.has_unread():
+                return upstream
+            upstream.close()
+        return None
+
+    def release(self, upstream: Upstream) -> None:
+        """Takes back a connection whose exchange has ended cleanly on both sides."""
+        upstream.became_idle()
+        if upstream.is_retired or upstream.is_closed or self._max_idle == 0:
+            upstream.close()
+            return
+        idle = self._idle.setdefault(upstream.key, [])
+        idle.append(upstream)
+        self._idle_count += 1
+        if len(idle) > self._max_idle:
+            idle[0].close()
+
+    def forget(self, upstream: Upstream) -> None:
+        """Called by a connection that has closed."""
+        connections = self._open.get(upstream.key[0])
+        if connections is None or upstream not in connections:
+            return
+        connections.discard(upstream)
+        self._open_count -= 1
+        if not connections:
+            del self._open[upstream.key[0]]
+        idle = self._idle.get(upstream.key)
+        if idle is not None and upstream in idle:
+            idle.remove(upstream)
+            self._idle_count -= 1
+            if not idle:
+                del self._idle[upstream.key]
+
+    def retire(self, endpoint: Endpoint) -> None:
+        """Closes the idle connections of a pod that left the table; those in use are not used again."""
+        pod = endpoint.uid or str(endpoint.ref)
+        for upstream in list(self._open.get(pod, ())):
+            if upstream.key[1] == endpoint.addresses:
+                upstream.is_retired = True
+                if upstream.exchange is None and upstream.tunnel is None:
+                    upstream.close()
+
+    def sweep(self, now: float) -> None:
+        """Closes connections that have been idle for too long; call it about once a second."""
+        if not self._idle_timeout_s or now < self._next_sweep:
+            return
+        self._next_sweep = now + min(1.0, self._idle_timeout_s / 2)
+        limit = now - self._idle_timeout_s
+        for idle in list(self._idle.values()):
+            for upstream in [u for u in idle if u.idle_since <= limit]:
+                upstream.close()
+
+    def close(self) -> None:
+        """Closes every connection, at once."""
+        for connections in list(self._open.values()):
+            for upstream in list(connections):
+                upstream.close()
+
+    async def connect(self, permit: Permit, *, limit_s: float) -> Upstream:
+        """Returns a new connection to the permitted pod, trying its addresses in order.
+
+        `limit_s` bounds the round. Raises ConnectFailed, Forbidden (the router itself), Overloaded (no descriptors).
+        """
+        endpoint = permit.endpoint
+        port = endpoint.dialled_port(permit.port)
+        failure = ConnectFailed("connect_error", "the sandbox has no address")
+        end = time.monotonic() + limit_s
+        for name in endpoint.addresses:
+            for address in await self._resolve(name, port, end):
+                try:
+                    return await self._dial(endpoint, name, address, port, end)
+                except ConnectFailed as exc:
+                    failure = exc
+        raise failure
+
+    async def _resolve(self, name: str, port: int, end: float) -> list[str]:
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            pass
+        else:
+            return [name]
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._limit_s(end)):
+                found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError) as exc:
+            raise ConnectFailed("resolve_error", f"{name}: {exc or 'timed out'}") from exc
+        addresses = [str(info[4][0]) for info in found]
+        for address in addresses:
+            if is_never_a_sandbox(address, allow_loopback=True):
+                raise ConnectFailed("resolve_error", f"{name} resolves to {address}")
+        return addresses
+
+    async def _dial(
+        self, endpoint: Endpoint, name: str, address: str, port: int, end: float
+    ) -> Upstream:
+        if self._is_own_listener(address, port):
+            raise Forbidden("The router does not connect to itself.", reason=f"{address}:{port}")
+        host = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        key = (endpoint.uid or str(endpoint.ref), endpoint.addresses, port)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._limit_s(end)):
+                _, upstream = await loop.create_connection(
+                    lambda: Upstream(self, key, address, host.encode()), address, port
+                )
+        except TimeoutError as exc:
+            raise ConnectFailed(
+                "connect_timeout", f"{address}:{port} did not answer", dead_address=name
+            ) from exc
+        except OSError as exc:
+            raise _failure(exc, name, f"{address}:{port}") from exc
+        self._open.setdefault(key[0], set()).add(upstream)
+        self._open_count += 1
+        return upstream
+
+    def _limit_s(self, end: float) -> float:
+        left = max(0.0, end - time.monotonic())
+        return min(self._connect_timeout_s, left) if self._connect_timeout_s else left
+
+    def _is_own_listener(self, address: str, port: int) -> bool:
+        """Returns True when a connection to address:port would reach a listener of this very process."""
+        for own_address, own_port in self._own_listeners():
+            if port == own_port and (
+                _same_address(address, own_address)
+                or (_is_wildcard(own_address) and _is_local(address))
+                or (_is_wildcard(address))
+            ):
+                return True
+        return False
+
+
+def _failure(exc: OSError, name: str, where: str) -> ConnectFailed:
+    if exc.errno in _OUT_OF_DESCRIPTORS:
+        raise Overloaded("The router is out of file descriptors.", reason=str(exc)) from exc
+    if isinstance(exc, ConnectionRefusedError):
+        return ConnectFailed("connect_refused", f"{where} refused the connection")
+    if exc.errno in _DEAD_HOST or isinstance(exc, TimeoutError):
+        return ConnectFailed("connect_unreachable", f"{where}: {exc.strerror}", dead_address=name)
+    return ConnectFailed("connect_error", f"{where}: {exc}")
+
+
+def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    ip = ipaddress.ip_address(address)
+    return ip.ipv4_mapped or ip if isinstance(ip, ipaddress.IPv6Address) else ip
+
+
+def _same_address(one: str, other: str) -> bool:
+    return _plain(one) == _plain(other)
+
+
+def _is_wildcard(address: str) -> bool:
+    return _plain(address).is_unspecified
+
+
+def _is_local(address: str) -> bool:
+    """Returns True when the address is this host's: only then can a socket be bound to it."""
+    ip = _plain(address)
+    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(ip), 0))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,173 @@
+"""Tunnel: two connections whose bytes cross untouched, after a 101."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from router.proxy.deadlines import NEVER
+from router.proxy.websocket import CloseCode, FrameBoundary, close_frame
+
+if TYPE_CHECKING:
+    from router.proxy.downstream import Downstream
+    from router.proxy.exchange import Exchange
+    from router.proxy.upstream import Upstream
+
+
+class Tunnel:
+    """Relays until both sides have ended, or one is lost, or a limit is reached.
+
+    For WebSockets it follows the sandbox's frames, so that it can say why it ends (1001, 1008) between two of them.
+    """
+
+    __slots__ = (
+        "_bytes_from_client",
+        "_bytes_to_client",
+        "_client_ended",
+        "_ended",
+        "_ends_at",
+        "_frames",
+        "_goodbye",
+        "_idle_s",
+        "_last_at",
+        "_sandbox_ended",
+        "deadline_at",
+        "downstream",
+        "exchange",
+        "upstream",
+    )
+
+    def __init__(
+        self, *, exchange: Exchange, downstream: Downstream, upstream: Upstream, is_websocket: bool
+    ) -> None:
+        self.exchange = exchange
+        self.downstream = downstream
+        self.upstream = upstream
+        gateway = exchange.gateway
+        now = time.monotonic()
+        self._idle_s = gateway.tunnel_idle_timeout_s
+        self._ends_at = now + gateway.tunnel_max_lifetime_s
+        self._last_at = now
+        self._frames = FrameBoundary() if is_websocket else None
+        self._goodbye: bytes | None = None
+        """A Close frame that waits for the current frame to end."""
+        self._client_ended = False
+        self._sandbox_ended = False
+        self._ended = False
+        self._bytes_from_client = 0
+        self._bytes_to_client = 0
+        self.deadline_at = min(self._ends_at, now + self._idle_s)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Tunnel websocket={self._frames is not None} client_ended={self._client_ended} "
+            f"sandbox_ended={self._sandbox_ended} ended={self._ended}>"
+        )
+
+    # --- bytes ---
+
+    def from_client(self, data: bytes) -> None:
+        self._bytes_from_client += len(data)
+        self._last_at = time.monotonic()
+        self.upstream.write(data)
+
+    def from_sandbox(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self._last_at = time.monotonic()
+        frames = self._frames
+        if frames is not None:
+            boundary = frames.feed(data)
+            if self._goodbye is not None and boundary:
+                self._bytes_to_client += boundary
+                self.downstream.write(data[:boundary])
+                self._finish("tunnel_closed", self._goodbye)
+                return
+        self._bytes_to_client += len(data)
+        self.downstream.write(data)
+
+    # --- ends ---
+
+    def client_eof(self) -> bool:
+        """The client will send no more. Returns True to keep its connection for what the sandbox still says."""
+        self._client_ended = True
+        if self._sandbox_ended or self.downstream.peer.is_tls:
+            self._finish("", None)
+            return False
+        _write_eof(self.upstream)
+        return True
+
+    def sandbox_eof(self) -> bool:
+        """The sandbox will send no more. Returns True to keep its connection for what the client still says."""
+        self._sandbox_ended = True
+        if self._client_ended or not self.downstream.write_eof():
+            self._finish("", None)
+            return False
+        return True
+
+    def client_lost(self) -> None:
+        self._finish("" if self._sandbox_ended else "client_closed", None)
+
+    def sandbox_lost(self) -> None:
+        self._finish("" if self._client_ended else "tunnel_cut", None)
+
+    def close(self, code: CloseCode, reason: str, outcome_code: str) -> None:
+        """Ends it from this side: WebSocket clients are told why as soon as a frame has ended, others just see the end."""
+        if self._ended:
+            return
+        if self._frames is None:
+            self._finish(outcome_code, None)
+        elif self._frames.is_between_frames:
+            self._finish(outcome_code, close_frame(code, reason))
+        elif self._goodbye is None:
+            self._goodbye = close_frame(code, reason)
+
+    def on_deadline(self, now: float) -> None:
+        """Called by the downstream when `deadline_at` has passed."""
+        idle_until = self._last_at + self._idle_s
+        if now >= self._ends_at:
+            self._time_is_up("the longest time for a connection is over", "tunnel_lifetime")
+        elif now >= idle_until:
+            self._time_is_up("nothing was said for too long", "tunnel_idle")
+        else:
+            self.deadline_at = min(self._ends_at, idle_until)
+
+    def _time_is_up(self, reason: str, outcome_code: str) -> None:
+        if self._goodbye is not None:
+            self._finish(outcome_code, None)  # it had one interval to end its frame
+        else:
+            self.close(CloseCode.GOING_AWAY, reason, outcome_code)
+
+    def _finish(self, outcome_code: str, goodbye: bytes | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self.deadline_at = NEVER
+        if goodbye is not None:
+            self._bytes_to_client += len(goodbye)
+            self.downstream.write(goodbye)
+        self.exchange.tunnel_ended(
+            outcome_code, from_client=self._bytes_from_client, to_client=self._bytes_to_client
+        )
+        self.upstream.close_after_flush()
+        self.downstream.tunnel_done()
+
+    # --- back-pressure ---
+
+    def client_is_full(self) -> None:
+        self.upstream.pause_reading()
+
+    def client_has_room(self) -> None:
+        self.upstream.resume_reading()
+
+    def sandbox_is_full(self) -> None:
+        self.downstream.pause_reading()
+
+    def sandbox_has_room(self) -> None:
+        self.downstream.resume_reading()
+
+
+def _write_eof(upstream: Upstream) -> None:
+    transport = upstream.transport
+    if transport is not None and not upstream.is_closed and transport.can_write_eof():
+        transport.write_eof()

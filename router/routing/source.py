@@ -1,0 +1,36 @@
+"""IndexSource: the table of sandboxes as the gateway asks it, by Target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from router.routing.endpoint import Endpoint, SandboxRef
+from router.routing.index import EndpointIndex
+from router.routing.target import Target
+from router.routing.waiting import Waiter
+
+
+class IndexSource:
+    """Answers from an EndpointIndex; X-Sandbox-Pod-IP is a hint that decides nothing here."""
+
+    def __init__(self, index: EndpointIndex) -> None:
+        self._index = index
+        self.names = index.names
+        self.is_current = index.is_current
+        self.hold_ends_in_s = index.hold_ends_in_s
+        self.is_stale = index.is_stale
+
+    def __repr__(self) -> str:
+        return f"<IndexSource {self._index!r}>"
+
+    def find(self, target: Target) -> Endpoint | None:
+        """Returns the sandbox as far as it is known; None when there is none of that name."""
+        return self._index.find(target.ref)
+
+    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
+        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait."""
+        return self._index.wait(ref, wake)
+
+    def evict(self, endpoint: Endpoint, address: str) -> tuple[Endpoint, ...]:
+        """Takes a dead host's route out for a while. Returns the endpoints that lost theirs."""
+        return self._index.evict(endpoint, address)
