@@ -10,11 +10,12 @@ RouterError
 ├── SandboxNotReady 503, IndexStale 503, AuthUnavailable 503, Overloaded 503, Draining 503
 └── SandboxTimeout 504
 
-Each class states its facts once; docs/errors.md is generated from them.
+Each class states its facts once; the table of docs/errors.md is what `python -m router.errors` prints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -74,13 +75,17 @@ class MissingSandboxId(BadRequest):
 class InvalidSandboxId(BadRequest):
     code = "invalid_sandbox_id"
     default_detail = "Invalid sandbox ID format."
-    advice = "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+    advice = (
+        "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+    )
 
 
 class InvalidNamespace(BadRequest):
     code = "invalid_namespace"
     default_detail = "Invalid namespace format."
-    advice = "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+    advice = (
+        "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
+    )
 
 
 class InvalidPort(BadRequest):
@@ -106,6 +111,8 @@ class Unauthenticated(RouterError):
     code = "unauthenticated"
     default_detail = "Valid credentials are required."
     advice = "Send a valid credential for one of the configured authentication modes."
+    challenge: str = 'Bearer realm="sandbox-router"'
+    """The value of WWW-Authenticate (RFC 9110 §11.6.1); set on the instance where more is known."""
 
 
 class Forbidden(RouterError):
@@ -170,7 +177,7 @@ class Misdirected(RouterError):
     status = 421
     code = "misdirected"
     default_detail = "This host name does not name a sandbox."
-    advice = "Use <port>-<name>.<base-domain> or <port>-<name>--<namespace>.<base-domain>."
+    advice = "Use `<port>-<name>.<base-domain>` or `<port>-<name>--<namespace>.<base-domain>`."
 
 
 class TooManyRequests(RouterError):
@@ -229,7 +236,9 @@ class BadResponse(RouterError):
     status = 502
     code = "bad_response"
     default_detail = "The sandbox sent an invalid response."
-    advice = "Check that an HTTP/1.1 server listens on the port asked for; the log says what was wrong."
+    advice = (
+        "Check that an HTTP/1.1 server listens on the port asked for; the log says what was wrong."
+    )
 
 
 class SandboxNotReady(RouterError):
@@ -292,3 +301,37 @@ class SandboxTimeout(RouterError):
     def of(cls, sandbox_name: str, *, reason: str = "") -> SandboxTimeout:
         """Returns the error with the detail that existing clients match on."""
         return cls(f"{cls.default_detail}: {sandbox_name}", reason=reason)
+
+
+# --- docs/errors.md -------------------------------------------------------------------------
+
+
+def every_error(base: type[RouterError] = RouterError) -> Iterator[type[RouterError]]:
+    """Yields every class below `base`."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from every_error(kind)
+
+
+def reference_table() -> str:
+    """Returns the table of docs/errors.md, ordered by status."""
+    head = (
+        "| status | code | detail | retryable | `Retry-After` | connection | what to do | class |"
+    )
+    order = sorted(every_error(), key=lambda kind: (kind.status, kind.code, kind.__name__))
+    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *map(_reference_row, order)])
+
+
+def _reference_row(kind: type[RouterError]) -> str:
+    detail = kind.default_detail + (": <id>" if hasattr(kind, "of") else "")
+    retry_after = "none" if kind.retry_after_s is None else f"{kind.retry_after_s} s"
+    retryable = "yes" if kind.retryable else "no"
+    connection = "closes" if kind.closes_connection else "stays"
+    return (
+        f"| {kind.status} | `{kind.code}` | `{detail}` | {retryable} | {retry_after} | {connection} "
+        f"| {kind.advice} | `{kind.__name__}` |"
+    )
+
+
+if __name__ == "__main__":
+    print(reference_table())

@@ -79,18 +79,6 @@ class AuthenticatorChain:
             return self._go_on(token, verdict, consumed)
         return self._several(credentials, token, consumed)
 
-    def challenge(self, credentials: Credentials) -> bytes:
-        """Returns the value of WWW-Authenticate for a 401 to `credentials` (RFC 6750 §3)."""
-        if not self._bearer:
-            return f"Certificate {_REALM}".encode()
-        offered = credentials.sandbox_token, credentials.subprotocol_token
-        authorization = credentials.authorization
-        has_token = any(token is not None for token in offered) or (
-            authorization is not None and _scheme(authorization) == b"bearer"
-        )
-        error = ', error="invalid_token"' if has_token else ""
-        return f"Bearer {_REALM}{error}".encode()
-
     def _several(
         self, credentials: Credentials, token: bytes | None, consumed: bool
     ) -> Authenticated | Awaitable[Authenticated]:
@@ -180,7 +168,16 @@ class AuthenticatorChain:
         log = f"{refusal.mode}: {reason}" + (f": {refusal.log}" if refusal.log else "")
         if refusal.reason is Reason.UNAVAILABLE:
             return AuthUnavailable(reason=log)
-        return Unauthenticated(refusal.detail, reason=log)
+        error = Unauthenticated(refusal.detail, reason=log)
+        error.challenge = self._challenge(refusal)
+        return error
+
+    def _challenge(self, refusal: Refusal) -> str:
+        """Returns the value of WWW-Authenticate (RFC 6750 §3): a token that was refused is told from none."""
+        if not self._bearer:
+            return f"Certificate {_REALM}"
+        is_missing = refusal.reason is Reason.MISSING
+        return f"Bearer {_REALM}" + ("" if is_missing else ', error="invalid_token"')
 
 
 def _better(first: Refusal | None, refusal: Refusal) -> Refusal:

@@ -63,9 +63,11 @@ class GrantAuthorizer:
         """Raises Unauthenticated when the caller's token is older than this sandbox allows."""
         if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
             self.denied += 1
-            raise Unauthenticated(
+            error = Unauthenticated(
                 "The token is older than this sandbox allows.", reason="tokens-not-before"
             )
+            error.challenge += ', error="invalid_token"'
+            raise error
 
     def admits(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes

@@ -1,17 +1,29 @@
-"""Mode `mtls`: who a verified client certificate names."""
+"""Mode `mtls`: who a verified client certificate names, here or at a trusted proxy."""
 
 from __future__ import annotations
 
+import re
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from router.auth.authenticator import CertificateIdentity
 from router.auth.principal import Principal
 from router.auth.verifier import Reason, Refusal
+from router.errors import Unauthenticated
 
 MAX_REMEMBERED = 4096
+MAX_IDENTITY_LENGTH = 1024
 
 _EXPIRED = Refusal("mtls", Reason.EXPIRED, "The client certificate has expired.")
+
+_PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^",;]*)\s*', re.ASCII | re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_RDN_PART = re.compile(
+    r"\s*([A-Za-z][A-Za-z0-9-]*|[0-9.]+)\s*=\s*((?:[^,+\\]|\\.)*)(?:[,+]|$)", re.ASCII | re.DOTALL
+)
+_HEX_BYTES = re.compile(r"(?:\\[0-9A-Fa-f]{2})+", re.ASCII)
 
 
 class CertificateAuthenticator:
@@ -24,7 +36,7 @@ class CertificateAuthenticator:
         self._principals: dict[CertificateIdentity, Principal] = {}
 
     def __repr__(self) -> str:
-        return "<CertificateAuthenticator>"
+        return f"<CertificateAuthenticator remembered={len(self._principals)}>"
 
     def verify(self, certificate: CertificateIdentity) -> Principal | Refusal:
         """Returns the caller; refuses a certificate that expired since the handshake on a connection that is still open."""
@@ -42,3 +54,113 @@ class CertificateAuthenticator:
                 expires_at=certificate.not_after,
             )
         return principal
+
+
+def identity_of(peer_certificate: Mapping[str, Any] | None) -> CertificateIdentity | None:
+    """Returns who the certificate of `SSLObject.getpeercert()` names: its first URI SAN, else DNS SAN, else its one CN.
+
+    None without a certificate, or when it names nobody.
+    """
+    if not peer_certificate:
+        return None
+    names = peer_certificate.get("subjectAltName", ())
+    common_names = [
+        value
+        for relative_name in peer_certificate.get("subject", ())
+        for attribute, value in relative_name
+        if attribute == "commonName"
+    ]
+    not_after = peer_certificate.get("notAfter")
+    return _identity(
+        uris=[value for kind, value in names if kind == "URI"],
+        dns_names=[value for kind, value in names if kind == "DNS"],
+        common_names=common_names,
+        not_after=ssl.cert_time_to_seconds(not_after) if isinstance(not_after, str) else None,
+    )
+
+
+def parse_xfcc(value: bytes) -> CertificateIdentity | None:
+    """Returns who the last element of an X-Forwarded-Client-Cert value names: the client that the trusted proxy itself saw.
+
+    Elements before it were handed to that proxy by others. None when it names nobody. Raises Unauthenticated for a value
+    that is malformed: an invalid credential is not the same as none.
+    """
+    pairs = list(_last_element(value))
+    subjects = [text for key, text in pairs if key == "subject"]
+    return _identity(
+        uris=[text for key, text in pairs if key == "uri"],
+        dns_names=[text for key, text in pairs if key == "dns"],
+        common_names=[name for subject in subjects for name in _common_names(subject)],
+        not_after=None,
+    )
+
+
+def _identity(
+    *, uris: list[str], dns_names: list[str], common_names: list[str], not_after: float | None
+) -> CertificateIdentity | None:
+    """Returns the first kind of name that is there. Two common names are nobody's: which of them was vouched for?"""
+    if len(common_names) > 1:
+        common_names = []
+    lower_case = [name.lower() for name in dns_names]
+    for kind, names in (("uri", uris), ("dns", lower_case), ("cn", common_names)):
+        found = [name for name in names if name]
+        if found:
+            name = found[0]
+            if len(name) > MAX_IDENTITY_LENGTH or not name.isprintable():
+                return None
+            return CertificateIdentity(name, kind, not_after)
+    return None
+
+
+def _last_element(value: bytes) -> Iterator[tuple[str, str]]:
+    """Yields (key in lower case, text) of the last element. Raises Unauthenticated."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _malformed() from None
+    element: list[tuple[str, str]] = []
+    position = 0
+    while True:
+        pair = _PAIR.match(text, position)
+        if pair is None:
+            raise _malformed()
+        key, quoted = pair.groups()
+        is_quoted = quoted.startswith('"')
+        element.append(
+            (key.lower(), _ESCAPED.sub(r"\1", quoted[1:-1]) if is_quoted else quoted.strip())
+        )
+        position = pair.end()
+        if position == len(text):
+            return iter(element)
+        if text[position] == ",":
+            element = []
+        elif text[position] != ";":
+            raise _malformed()
+        position += 1
+
+
+def _common_names(subject: str) -> Iterator[str]:
+    """Yields every CN of a distinguished name in the form of RFC 4514."""
+    position = 0
+    while position < len(subject):
+        part = _RDN_PART.match(subject, position)
+        if part is None:
+            raise _malformed()
+        if part.group(1).upper() in ("CN", "2.5.4.3"):
+            yield _unescaped(part.group(2))
+        position = part.end()
+
+
+def _unescaped(value: str) -> str:
+    """Returns an attribute value without its escapes (RFC 4514 §2.4): hexadecimal pairs are UTF-8."""
+
+    def decoded(match: re.Match[str]) -> str:
+        return bytes.fromhex(match.group().replace("\\", "")).decode("utf-8", "replace")
+
+    return _ESCAPED.sub(r"\1", _HEX_BYTES.sub(decoded, value)).strip()
+
+
+def _malformed() -> Unauthenticated:
+    return Unauthenticated(
+        "The forwarded client certificate is malformed.", reason="mtls: malformed"
+    )
