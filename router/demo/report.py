@@ -1,0 +1,94 @@
+"""What the demo prints: the table of answers, the commands to try by hand, and a failed step (pure text)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from router.demo.child import StepFailed
+from router.demo.stage import NAMESPACE, PORT_ASKED_FOR, Place
+from router.demo.tour import Row
+
+HEADINGS = ("request", "sandbox", "status", "what came back", "took", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command line that works when pasted into a shell, with what it shows."""
+
+    shows: str
+    line: str
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Returns the rows as aligned text, one line each."""
+    cells = [
+        HEADINGS,
+        *(
+            (
+                row.request,
+                row.sandbox,
+                str(row.status or "-"),
+                row.answer,
+                f"{row.took_s * 1000:.0f} ms",
+                "ok" if row.is_right else "WRONG",
+            )
+            for row in rows
+        ),
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths[:-1]))
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def commands(place: Place, *, python: str) -> tuple[Command, ...]:
+    """Returns what to try by hand; the first command sets what the others use."""
+    curl = 'curl -sS -H "Authorization: Bearer $TOKEN"'
+    websocket_url = f"{place.url}{place.path('echo', '/ws')}".replace("http", "ws", 1)
+    explain = f"namespace={NAMESPACE}&name=hello&port={PORT_ASKED_FOR}"
+    return (
+        Command("the token of this run, for the commands below", f"TOKEN={place.token}"),
+        Command("a sandbox, named by header", f'{curl} -H "X-Sandbox-ID: hello" {place.url}/'),
+        Command("another one, named by path", f"{curl} {place.url}{place.path('echo')}"),
+        Command(
+            "a stream, event by event",
+            f'{curl} -N -H "X-Sandbox-ID: ticker" "{place.url}/events?count=5"',
+        ),
+        Command(
+            "a WebSocket message",
+            f'{python} -m router.demo.say {websocket_url} "$TOKEN" "Hello from the shell"',
+        ),
+        Command(
+            "a refusal, and how to tell it from the app's own",
+            f'curl -sS -i -H "X-Sandbox-ID: hello" {place.url}/',
+        ),
+        Command(
+            "why a request goes where it goes",
+            f'{curl} "{place.admin_url}/debug/route?{explain}"',
+        ),
+        Command("the metrics", f"curl -sS {place.admin_url}/metrics"),
+    )
+
+
+def hints(commands: Sequence[Command], *, page_url: str) -> str:
+    """Returns the commands as pasteable lines, and the page for a browser."""
+    lines = ["Try it by hand, in another terminal:", ""]
+    for command in commands:
+        lines += [f"  # {command.shows}", f"  {command.line}"]
+    lines += ["", f"Or in a browser: {page_url}"]
+    lines += [
+        "(a page of the sandbox echo; this address adds the token, which a browser can't send)"
+    ]
+    return "\n".join(lines)
+
+
+def failure(error: StepFailed) -> str:
+    """Returns which step failed, why, and the last lines of the process that it is about."""
+    lines = [f"FAILED to {error.step}: {error.why}"]
+    if error.lines:
+        lines += ["Its last lines:", *(f"  | {line}" for line in error.lines)]
+    return "\n".join(lines)

@@ -1,0 +1,216 @@
+"""Stage: the demo's processes, started in order and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import yaml
+
+from router.demo.child import Child
+from router.demo.sandboxes import LISTENING, SANDBOXES
+from router.tasks import TaskSet
+
+NAMESPACE = "default"
+PORT_ASKED_FOR = 8888
+PATH_PREFIX = "/sandboxes"
+
+START_S = 20.0
+STOP_S = 5.0
+POLL_S = 0.05
+
+OTHER_SETTINGS = frozenset(
+    {
+        "ALLOW_UNAUTHENTICATED_ROUTER",
+        "CLUSTER_DOMAIN",
+        "KUBECONFIG",
+        "MAX_KEEPALIVE_CONNECTIONS",
+        "PROXY_TIMEOUT_SECONDS",
+        "TRUSTED_PROXY_CIDRS",
+        "WEBSOCKET_IDLE_TIMEOUT_SECONDS",
+        "WEBSOCKET_MAX_CONNECTIONS_PER_CLIENT",
+        "WEBSOCKET_MAX_LIFETIME_SECONDS",
+    }
+)
+"""What the router reads besides SANDBOX_ROUTER_*: a demo is the same in everybody's shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the demo's router listens, and the token that opens it."""
+
+    port: int
+    admin_port: int
+    token: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """The proxy port's base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def admin_url(self) -> str:
+        """The admin port's base URL."""
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    @property
+    def credential(self) -> dict[str, str]:
+        """The header that the router asks for."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def path(self, sandbox: str, rest: str = "/") -> str:
+        """Returns the request target that names the sandbox by path."""
+        return f"{PATH_PREFIX}/{NAMESPACE}/{sandbox}/{PORT_ASKED_FOR}{rest}"
+
+
+class Stage:
+    """Owns every process of the demo: none outlives `async with`."""
+
+    def __init__(
+        self, *, environment: Mapping[str, str], on_router_line: Callable[[str], None]
+    ) -> None:
+        self._environment = {
+            key: value
+            for key, value in environment.items()
+            if not key.startswith("SANDBOX_ROUTER_") and key not in OTHER_SETTINGS
+        }
+        self._on_router_line = on_router_line
+        self._folder = tempfile.TemporaryDirectory(prefix="sandbox-router-demo-")
+        self._tasks = TaskSet()
+        self._children: list[Child] = []
+        self.ending = asyncio.Event()
+        """Set by a signal, or when a process ended by itself."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            # The router first: it drains while its sandboxes still answer.
+            for child in reversed(self._children):
+                await child.stop(grace_s=STOP_S)
+        finally:
+            await self._tasks.close()
+            self._folder.cleanup()
+
+    async def start_sandboxes(self) -> dict[str, int]:
+        """Returns the port of each sandbox once all of them listen. Raises StepFailed."""
+        started = [
+            await self._start(
+                f"sandbox {name}", [sys.executable, "-m", "router.demo.sandboxes", name, "0"]
+            )
+            for name in SANDBOXES
+        ]
+        return {
+            name: int(await child.line(LISTENING, timeout_s=START_S))
+            for name, child in zip(SANDBOXES, started, strict=True)
+        }
+
+    async def start_router(self, sandbox_ports: Mapping[str, int], *, http_port: int) -> Place:
+        """Returns where the router listens once it is ready. Raises StepFailed."""
+        sandboxes_file = Path(self._folder.name, "sandboxes.yaml")
+        write_sandboxes_file(sandboxes_file, sandbox_ports)
+        port = free_port(http_port)
+        place = Place(port, free_port(9090, but_not=port), secrets.token_hex(20))
+        router = await self._start(
+            "the router",
+            [
+                *(sys.executable, "-m", "router", "serve"),
+                *("--http-bind", f"127.0.0.1:{place.port}"),
+                *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
+                *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
+                *("--auth", "static", "--path-prefix", PATH_PREFIX),
+                *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
+            ],
+            extra_environment={"ROUTER_AUTH_TOKEN": place.token},
+            on_line=self._on_router_line,
+        )
+        await _until_ready(router, place)
+        return place
+
+    async def until_ending(self) -> None:
+        """Returns once `ending` was set from outside. Raises StepFailed when a process ended by itself."""
+        await self.ending.wait()
+        for child in self._children:
+            child.must_run("keep serving")
+
+    @property
+    def router(self) -> Child:
+        """The router's process, once it has been started."""
+        return self._children[-1]
+
+    async def _start(
+        self,
+        name: str,
+        arguments: list[str],
+        *,
+        extra_environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Child:
+        environment = {**self._environment, **(extra_environment or {})}
+        child = await Child.start(name, arguments, environment=environment, on_line=on_line)
+        self._children.append(child)
+        self._tasks.start(self._watch(child), name=f"watch {name}")
+        return child
+
+    async def _watch(self, child: Child) -> None:
+        try:
+            await child.watch()
+        finally:
+            self.ending.set()
+
+
+def write_sandboxes_file(path: Path, sandbox_ports: Mapping[str, int]) -> None:
+    """Writes the router's table: each sandbox is asked for at its usual port and dialled at its real one."""
+    entries = [
+        {"name": name, "host": "127.0.0.1", "ports": {PORT_ASKED_FOR: port}}
+        for name, port in sandbox_ports.items()
+    ]
+    path.write_text(yaml.safe_dump({"sandboxes": entries}, sort_keys=False), "utf-8")
+
+
+def free_port(preferred: int, *, but_not: int = 0) -> int:
+    """Returns the preferred loopback port if nobody listens there, else one that the kernel picks."""
+    found = 0
+    try:
+        with socket.create_server(("127.0.0.1", preferred)) as probe:
+            found = probe.getsockname()[1]
+    except OSError:
+        pass  # taken, or not ours to take
+    while found in (0, but_not):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            found = probe.getsockname()[1]
+    return found
+
+
+async def _until_ready(router: Child, place: Place) -> None:
+    answer = "nothing listened on the admin port"
+    try:
+        async with asyncio.timeout(START_S), aiohttp.ClientSession() as session:
+            while True:
+                router.must_run("start the router")
+                try:
+                    async with session.get(f"{place.admin_url}/readyz") as response:
+                        if response.status == 200:
+                            return
+                        answer = await response.text()
+                except aiohttp.ClientConnectionError:
+                    pass
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        why = f"it was not ready within {START_S:g} s: {answer}"
+        raise router.failure("start the router", why) from None

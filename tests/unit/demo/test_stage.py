@@ -1,0 +1,99 @@
+"""The stage: real processes, started in order, ended together."""
+
+import os
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from router.demo.child import StepFailed
+from router.demo.stage import Place, Stage, free_port, write_sandboxes_file
+
+# Stands in the way of one kind of process only, and leaves the rest as they are.
+SABOTAGE = """
+import os, sys
+if {word!r} in sys.orig_argv:
+    print("no luck today", flush=True)
+    os._exit(3)
+"""
+
+
+def sabotaged(folder: Path, word: str) -> dict[str, str]:
+    Path(folder, "sitecustomize.py").write_text(SABOTAGE.format(word=word))
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def ignore(_line: str) -> None:
+    pass
+
+
+async def test_three_sandboxes_serve_on_the_ports_that_were_returned():
+    async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+        ports = await stage.start_sandboxes()
+        assert list(ports) == ["hello", "ticker", "echo"]
+        async with aiohttp.ClientSession() as session:
+            response = await session.get(f"http://127.0.0.1:{ports['hello']}/")
+            assert response.status == 200
+            await response.read()
+
+
+async def test_nothing_serves_any_more_after_the_stage():
+    async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+        ports = await stage.start_sandboxes()
+    for port in ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+async def test_a_sandbox_that_does_not_start_is_named_with_its_last_words(tmp_path):
+    environment = sabotaged(tmp_path, "ticker")
+    async with Stage(environment=environment, on_router_line=ignore) as stage:
+        with pytest.raises(StepFailed) as caught:
+            await stage.start_sandboxes()
+    assert str(caught.value) == "start sandbox ticker: it ended with 3"
+    assert caught.value.lines == ("no luck today",)
+
+
+async def test_a_router_that_does_not_start_is_named_with_its_last_words(tmp_path):
+    environment = sabotaged(tmp_path, "serve")
+    async with Stage(environment=environment, on_router_line=ignore) as stage:
+        with pytest.raises(StepFailed) as caught:
+            await stage.start_router({"hello": 1}, http_port=0)
+    assert str(caught.value) == "start the router: it ended with 3"
+    assert caught.value.lines == ("no luck today",)
+
+
+async def test_a_process_that_ends_by_itself_ends_the_wait(tmp_path):
+    async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+        await stage.start_sandboxes()
+        os.kill(stage.router.pid, 9)  # the last one started
+        with pytest.raises(StepFailed, match="keep serving: it ended with -9"):
+            await stage.until_ending()
+
+
+async def test_a_signal_ends_the_wait_quietly():
+    async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+        stage.ending.set()
+        await stage.until_ending()
+
+
+def test_the_table_of_sandboxes_maps_the_usual_port_to_the_real_one(tmp_path):
+    path = tmp_path / "sandboxes.yaml"
+    write_sandboxes_file(path, {"hello": 40001})
+    assert yaml.safe_load(path.read_text()) == {
+        "sandboxes": [{"name": "hello", "host": "127.0.0.1", "ports": {8888: 40001}}]
+    }
+
+
+def test_a_free_port_is_the_preferred_one_unless_somebody_listens_there():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        assert free_port(taken) != taken
+    assert free_port(taken) == taken
+    assert free_port(taken, but_not=taken) != taken
+
+
+def test_a_place_hides_its_token():
+    assert "secret" not in repr(Place(1, 2, "secret"))
