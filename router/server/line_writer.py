@@ -1,0 +1,207 @@
+"""LineWriter: lines on their way to a file descriptor, from a thread of its own.
+
+A pipe that nobody empties, or a slow disk, blocks that thread alone; what no longer fits in memory is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import queue
+import select
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+logger = logging.getLogger("sandbox_router.server")
+
+FILE_WRITE_BYTES = 256 * 1024
+# Several workers share one pipe: only writes up to this size don't mix there (POSIX.1, write()).
+SHARED_WRITE_BYTES = select.PIPE_BUF
+_POLL_MS = 1000
+
+
+class LineWriter:
+    """Takes whole lines from the loop's thread, hands them over in batches, and ends within a deadline."""
+
+    def __init__(
+        self,
+        sink: BinaryIO | int,
+        *,
+        max_pending_bytes: int = 8 * 1024 * 1024,
+        batch_bytes: int = 64 * 1024,
+        batch_interval_s: float = 0.1,
+    ) -> None:
+        """`sink` is a binary file or a descriptor; it stays open. At most `max_pending_bytes` wait in memory."""
+        self._sink = sink
+        # Our own copy: nobody can close it, so its number never comes to mean a client's socket.
+        self._descriptor = _own_descriptor(sink)
+        self._max_pending_bytes = max_pending_bytes
+        self._batch_bytes = batch_bytes
+        self._batch_interval_s = batch_interval_s
+        self._lines: list[bytes] = []
+        self._lines_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: threading.Thread | None = None
+        self._queue: queue.SimpleQueue[list[bytes] | None] = queue.SimpleQueue()
+        self._is_closed = False
+        # Each of these is written by one thread alone, so no lock is needed.
+        self._handed_bytes = 0
+        self._handed_lines = 0
+        self._not_taken = 0
+        self._done_bytes = 0
+        self._done_lines = 0
+        self._failed = 0
+        self._is_failing = False
+        self._broke_a_line = False
+
+    def __repr__(self) -> str:
+        pending = self._handed_bytes - self._done_bytes + self._lines_bytes
+        return f"<LineWriter pending={pending}B dropped={self.dropped} closed={self._is_closed}>"
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were not written: too many waited, or the sink refused them."""
+        return self._not_taken + self._failed
+
+    def write(self, line: bytes) -> None:
+        """Takes one line, its line feed included. Never waits, never raises; belongs to the loop's thread."""
+        if self._is_closed:
+            self._not_taken += 1
+            return
+        self._lines.append(line)
+        self._lines_bytes += len(line)
+        if self._lines_bytes >= self._batch_bytes:
+            self._hand_over()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._batch_interval_s, self._hand_over)
+
+    async def close(self, *, timeout_s: float = 2.0) -> None:
+        """Writes what is left, for at most `timeout_s`; the rest is dropped. May be called twice."""
+        if self._is_closed:
+            return
+        self._hand_over()
+        self._is_closed = True
+        if self._thread is None:
+            self._release()
+            return
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join, timeout_s)
+        if self._thread.is_alive():
+            self._not_taken += self._handed_lines - self._done_lines
+        if self.dropped:
+            logger.warning("log lines were dropped", extra={"fields": {"lines": self.dropped}})
+
+    def _hand_over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lines, size = self._lines, self._lines_bytes
+        if not lines:
+            return
+        self._lines, self._lines_bytes = [], 0
+        if self._handed_bytes - self._done_bytes + size > self._max_pending_bytes:
+            self._not_taken += len(lines)
+            return
+        self._handed_bytes += size
+        self._handed_lines += len(lines)
+        if self._thread is None:
+            # Begun late, so that a writer made before a fork has no thread yet.
+            self._thread = threading.Thread(target=self._run, name="line-writer", daemon=True)
+            self._thread.start()
+        self._queue.put(lines)
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (lines := self._queue.get()) is not None:
+            for piece in _pieces(lines, self._piece_bytes()):
+                self._write_or_drop(piece)
+            self._done_lines += len(lines)
+            self._done_bytes += sum(map(len, lines))
+        self._release()
+
+    def _release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _piece_bytes(self) -> int:
+        if self._descriptor is None:
+            return FILE_WRITE_BYTES
+        try:
+            is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+        except OSError:
+            is_file = False
+        return FILE_WRITE_BYTES if is_file else SHARED_WRITE_BYTES
+
+    def _write_or_drop(self, piece: list[bytes]) -> None:
+        data = b"".join((b"\n", *piece) if self._broke_a_line else piece)
+        try:
+            self._write_all(data)
+        except (OSError, ValueError) as error:
+            self._failed += len(piece)
+            if not self._is_failing:
+                self._is_failing = True
+                logger.error("log lines can't be written", extra={"fields": {"error": str(error)}})
+        else:
+            self._broke_a_line = False
+            if self._is_failing:
+                self._is_failing = False
+                logger.info("log lines are written again")
+
+    def _write_all(self, data: bytes) -> None:
+        """Writes everything. Raises OSError, ValueError (a closed file), and remembers when a line was broken by it."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            assert not isinstance(self._sink, int)
+            self._sink.write(data)
+            self._sink.flush()
+            return
+        view = memoryview(data)
+        while view:
+            try:
+                written = os.write(descriptor, view)
+            except BlockingIOError:
+                _wait_until_writable(descriptor)
+            except OSError:
+                self._broke_a_line = self._broke_a_line or len(view) < len(data)
+                raise
+            else:
+                view = view[written:]
+
+
+def _own_descriptor(sink: BinaryIO | int) -> int | None:
+    """Returns a descriptor to write to, what the file object still buffers being written first; None for a file in memory."""
+    if isinstance(sink, int):
+        return os.dup(sink)
+    try:
+        descriptor = sink.fileno()
+    except (OSError, io.UnsupportedOperation):
+        return None
+    sink.flush()
+    return os.dup(descriptor)
+
+
+def _wait_until_writable(descriptor: int) -> None:
+    """Waits a while: somebody who shares the descriptor has made it non-blocking."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    poll.poll(_POLL_MS)
+
+
+def _pieces(lines: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
+    """Yields the lines in groups of at most `limit` bytes; a longer line is a group of its own."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        if piece and size + len(line) > limit:
+            yield piece
+            piece, size = [], 0
+        piece.append(line)
+        size += len(line)
+    if piece:
+        yield piece
