@@ -22,10 +22,11 @@ INTERRUPTED = 130
 def run(*, once: bool, http_port: int | None = None) -> int:
     """Runs the demo in this process's main thread and returns its exit status.
 
-    `once` ends after the table. `http_port` is where the router listens if that port is free (8080).
+    `once` ends after the table. The router listens on `http_port` (8080) if it is free, else on a free one; 0 asks for that.
     """
+    preferred = HTTP_PORT if http_port is None else http_port
     try:
-        return asyncio.run(_run(once=once, http_port=http_port or HTTP_PORT))
+        return asyncio.run(_run(once=once, http_port=preferred))
     except StepFailed as error:
         _tell(report.failure(error))
         return 1
@@ -45,7 +46,7 @@ async def _run(*, once: bool, http_port: int) -> int:
         for name, port in sandbox_ports.items():
             _tell(f"  sandbox {name:8} 127.0.0.1:{port}")
         place = await stage.start_router(sandbox_ports, http_port=http_port)
-        taken = "" if place.port == http_port else f"   (port {http_port} is taken)"
+        taken = "" if http_port in (0, place.port) else f"   (port {http_port} is taken)"
         _tell(f"  the router       {place.url}{taken}\n  its admin port   {place.admin_url}\n")
         rows = await take_tour(place)
         _tell(report.table(rows) + "\n")

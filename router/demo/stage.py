@@ -146,7 +146,7 @@ class Stage:
         """Returns once `ending` was set from outside. Raises StepFailed when a process ended by itself."""
         await self.ending.wait()
         for child in self._children:
-            child.must_run("keep serving")
+            child.must_run(f"keep {child.name} running")
 
     @property
     def router(self) -> Child:

@@ -37,16 +37,15 @@ def tree(module: Path) -> ast.Module:
 
 
 def has_code(module: Path) -> bool:
-    """Returns False for an `__init__` that only says what the room is for and lists what others may use."""
-    statements = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    """Returns False for a module that only imports, names what others may use, or calls main()."""
+    statements = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
     return not all(isinstance(statement, statements) for statement in tree(module).body)
 
 
 def mirror(module: Path) -> Path:
     """Returns where the module's tests are: tests/unit/<room>/test_<module>.py."""
-    folder = module.parent.relative_to(ROOT / "router")
-    stem = module.stem.strip("_") if module.stem != "__init__" else module.parent.name
-    return TESTS / "unit" / folder / f"test_{stem}.py"
+    room = module.parent.relative_to(ROOT / "router")
+    return TESTS / "unit" / room / f"test_{module.stem}.py"
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.stat().st_size], ids=name)

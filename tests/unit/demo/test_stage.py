@@ -69,7 +69,7 @@ async def test_a_process_that_ends_by_itself_ends_the_wait(tmp_path):
     async with Stage(environment=os.environ, on_router_line=ignore) as stage:
         await stage.start_sandboxes()
         os.kill(stage.router.pid, 9)  # the last one started
-        with pytest.raises(StepFailed, match="keep serving: it ended with -9"):
+        with pytest.raises(StepFailed, match="keep sandbox echo running: it ended with -9"):
             await stage.until_ending()
 
 

@@ -1,0 +1,172 @@
+"""The demo as its user runs it: real processes, real requests, and every printed command pasted into a shell."""
+
+import asyncio
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+DEADLINE_S = 60.0
+RIGHT_ROWS = [
+    r"GET / +hello +200 .* ok",
+    r"GET /events\?count=3 +ticker +200 .* ok",
+    r"WebSocket /ws +echo +101 .* ok",
+    r"GET / without token +hello +401 .* ok",
+]
+
+
+class Demo:
+    """The running command, and what it has printed so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.text = ""
+
+    async def until(self, pattern: str) -> re.Match[str]:
+        """Returns the first match in what was printed, as soon as it is there."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            while not (found := re.search(pattern, self.text, re.MULTILINE)):
+                chunk = await self.process.stdout.read(65536)
+                assert chunk, f"it ended without {pattern!r}:\n{self.text}"
+                self.text += chunk.decode()
+        return found
+
+    async def end(self) -> int:
+        """Returns the exit status once everything was printed."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            self.text += (await self.process.stdout.read()).decode()
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def running(*arguments: str):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "router", "demo", "--port", "0", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    demo = Demo(process)
+    try:
+        yield demo
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await demo.end()
+
+
+@pytest.fixture
+async def serving():
+    async with running() as demo:
+        await demo.until(r"^Serving until Ctrl-C")
+        yield demo
+
+
+async def shell(*lines: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", "\n".join(lines)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def assert_all_end(handles: list[int]) -> None:
+    for handle in handles:
+        has_ended = select.select([handle], [], [], 15)[0]
+        os.close(handle)
+        assert has_ended, "a process outlived the demo"
+
+
+async def test_once_ends_after_the_table_with_every_answer_right():
+    async with running("--once") as demo:
+        assert await demo.end() == 0, demo.text
+    for row in RIGHT_ROWS:
+        assert re.search(row, demo.text), demo.text
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the printed commands use curl")
+async def test_every_printed_command_works_when_pasted(serving):
+    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    token, *commands = lines
+    shown = [await shell(token, command) for command in commands]
+    assert [status for status, _ in shown] == [0] * len(commands), shown
+    by_header, by_path, stream, websocket, refusal, route, metrics = (out for _, out in shown)
+    assert by_header.startswith("Hello from sandbox hello.")
+    assert "<title>Sandbox echo</title>" in by_path
+    assert stream.count("event: tick") == 5
+    assert websocket == "Hello from the shell\n"
+    assert "401" in refusal.splitlines()[0]
+    assert "x-sandbox-router-error: unauthenticated" in refusal.lower()
+    assert '"outcome"' in route
+    assert "sandbox_router_requests_total{" in metrics
+
+
+async def test_the_token_and_the_routing_headers_stay_with_the_router(serving):
+    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    _, told = await shell(lines[0], lines[1])
+    assert "authorization" not in told.lower()
+    assert "x-sandbox" not in told.lower()
+
+
+async def test_the_page_and_its_websocket_work_in_a_browser_without_a_token(serving):
+    page_url = (await serving.until(r"in a browser: (http://\S+/)"))[1]
+    async with aiohttp.ClientSession() as browser:
+        assert "Sandbox <code>echo</code>" in await (await browser.get(page_url)).text()
+        async with browser.ws_connect(f"{page_url}ws", origin=page_url.rstrip("/")) as connection:
+            await connection.send_str("hi")
+            assert await connection.receive_str() == "hi"
+
+
+async def test_the_router_log_is_shown_while_it_serves(serving):
+    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    await shell(lines[0], lines[1] + "seen-in-the-log")
+    await serving.until("/seen-in-the-log")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_ends_it_with_0_and_every_process_with_it(serving, number):
+    handles = [os.pidfd_open(pid) for pid in children_of(serving.process.pid)]
+    assert len(handles) == 4
+    serving.process.send_signal(number)
+    assert await serving.end() == 0, serving.text
+    assert_all_end(handles)
+    assert "Traceback" not in serving.text
+
+
+async def test_no_process_outlives_a_demo_that_was_killed(serving):
+    handles = [os.pidfd_open(pid) for pid in children_of(serving.process.pid)]
+    serving.process.kill()
+    await serving.end()
+    assert_all_end(handles)
+
+
+async def test_a_process_that_ends_by_itself_ends_the_demo_with_1(serving):
+    os.kill(children_of(serving.process.pid)[0], signal.SIGKILL)
+    assert await serving.end() == 1
+    assert "FAILED to keep sandbox hello running: it ended with -9" in serving.text
+
+
+async def test_a_taken_port_is_said_and_another_one_used():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        async with running("--once", "--port", str(taken)) as demo:
+            assert await demo.end() == 0, demo.text
+    assert f"(port {taken} is taken)" in demo.text
