@@ -81,7 +81,11 @@ class _Opening:
         while True:
             if permit is None or not gateway.source.is_current(permit.endpoint):
                 permit = await self._permit()
-                upstream = None if exchange.outcome.retries else gateway.pool.take(permit)
+                upstream = (
+                    None
+                    if exchange.outcome.retries
+                    else gateway.pool.take(permit, must_be_open=not exchange.is_repeatable)
+                )
                 if upstream is not None:
                     exchange.task = None
                     exchange.attach(upstream, is_reused=True)

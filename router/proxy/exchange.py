@@ -100,6 +100,11 @@ class Exchange:
         )
 
     @property
+    def is_repeatable(self) -> bool:
+        """True when the request may be sent again if a reused connection closes before any byte of an answer."""
+        return self.head.method in _REPEATABLE and not self.head.has_body
+
+    @property
     def response_started(self) -> bool:
         """True once bytes of a final answer are out: from then on there is no error answer any more."""
         return self._response_started
@@ -369,7 +374,7 @@ class Exchange:
         """The connection ended before any byte of an answer."""
         upstream = self.upstream
         self.outcome.upstream_error = "closed_early"
-        if self.is_reused and self.head.method in _REPEATABLE and not self.head.has_body:
+        if self.is_reused and self.is_repeatable:
             # An idle connection that the sandbox was just closing; nothing was executed (RFC 9110 §9.2.2).
             if upstream is not None:
                 upstream.exchange = None

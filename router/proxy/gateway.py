@@ -265,7 +265,7 @@ class Gateway:
             self._open_later(exchange, authorizing=permit)
             return
         self.permitted(exchange, permit)
-        upstream = self.pool.take(permit)
+        upstream = self.pool.take(permit, must_be_open=not exchange.is_repeatable)
         if upstream is None:
             self._open_later(exchange)
         else:

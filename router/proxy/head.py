@@ -21,7 +21,8 @@ from router.errors import (
 from router.proxy.headers import REQUEST_KINDS, RESPONSE_KINDS, Kind, KindTable, nominated
 from router.routing.target import Asked
 
-Item = tuple[Kind, bytes, bytes]
+Item = tuple[int, bytes, bytes]
+"""A header line: its Kind, its name and its value, as they came."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _COMMON_METHODS: Final = frozenset(
@@ -32,14 +33,8 @@ _TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, or
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _MAX_LENGTH_DIGITS: Final = 18
 
-_ROUTING: Final = {
-    Kind.SANDBOX_ID: "sandbox_id",
-    Kind.SANDBOX_NAMESPACE: "namespace",
-    Kind.SANDBOX_PORT: "port",
-    Kind.SANDBOX_UID: "uid",
-    Kind.SANDBOX_POD_IP: "pod_ip",
-    Kind.SANDBOX_TIMEOUT: "timeout",
-}
+_FIRST_ROUTING: Final = Kind.SANDBOX_ID
+_LAST_ROUTING: Final = Kind.SANDBOX_TIMEOUT  # the kinds between are in Asked's order
 _NOTHING_ASKED: Final = Asked()
 
 
@@ -144,8 +139,16 @@ def parse_request(block: bytes) -> RequestHead:
         pass
     except httptools.HttpParserError as exc:
         raise MalformedMessage(f"Malformed request header: {exc}.") from exc
+    asked: list[bytes | None] | None = None
     for kind, _, value in special:
-        _REQUEST_READERS[kind](head, value)
+        if _FIRST_ROUTING <= kind <= _LAST_ROUTING:
+            if asked is None:
+                asked = [None] * 6
+            _read_routing(asked, kind - _FIRST_ROUTING, value)
+        else:
+            _REQUEST_READERS[kind](head, value)
+    if asked is not None:
+        head.asked = Asked(*asked)
     if head.version == 10:
         if head.is_chunked:
             raise MalformedMessage("Transfer-Encoding in an HTTP/1.0 request.")
@@ -276,17 +279,11 @@ def _read_sandbox_token(head: RequestHead, value: bytes) -> None:
     head.sandbox_token = value
 
 
-def _routing_reader(kind: Kind) -> Any:
-    field = _ROUTING[kind]
-
-    def read(head: RequestHead, value: bytes) -> None:
-        value = value.strip(b" \t")
-        earlier = getattr(head.asked, field)
-        if earlier is not None and earlier != value:
-            raise AmbiguousTarget("The same routing header was given twice with different values.")
-        head.asked = head.asked._replace(**{field: value})
-
-    return read
+def _read_routing(asked: list[bytes | None], at: int, value: bytes) -> None:
+    value = value.strip(b" \t")
+    if asked[at] is not None and asked[at] != value:
+        raise AmbiguousTarget("The same routing header was given twice with different values.")
+    asked[at] = value
 
 
 def _appending_reader(attribute: str) -> Any:
@@ -305,7 +302,7 @@ def _first_reader(attribute: str) -> Any:
     return read
 
 
-_REQUEST_READERS: Final = [_read_nothing] * len(Kind)
+_REQUEST_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
 _REQUEST_READERS[Kind.CONNECTION] = _read_request_connection
 _REQUEST_READERS[Kind.TE] = _read_te
 _REQUEST_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
@@ -314,8 +311,6 @@ _REQUEST_READERS[Kind.HOST] = _read_host
 _REQUEST_READERS[Kind.EXPECT] = _read_expect
 _REQUEST_READERS[Kind.AUTHORIZATION] = _read_authorization
 _REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
-for _kind in _ROUTING:
-    _REQUEST_READERS[_kind] = _routing_reader(_kind)
 _REQUEST_READERS[Kind.FORWARDED_FOR] = _appending_reader("forwarded_for")
 _REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = _appending_reader("subprotocols")
 _REQUEST_READERS[Kind.CLIENT_CERT] = _appending_reader("client_cert")
@@ -374,7 +369,7 @@ def _read_response_connection(head: ResponseHead, value: bytes) -> None:
     head.nominated |= nominated(tokens)
 
 
-_RESPONSE_READERS: Final = [_read_nothing] * len(Kind)
+_RESPONSE_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
 _RESPONSE_READERS[Kind.CONNECTION] = _read_response_connection
 _RESPONSE_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
 _RESPONSE_READERS[Kind.CONTENT_LENGTH] = _read_content_length

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
+from typing import Final
 
 
-class Kind(enum.IntEnum):
-    """What the router does with a header; 0 means that it crosses untouched."""
+class Kind:
+    """What the router does with a header; 0 means that it crosses untouched.
 
-    FORWARD = 0
-    DROP = 1
+    Plain integers: an Enum's hash is a Python call, and this is asked for every header line.
+    """
+
+    FORWARD: Final = 0
+    DROP: Final = 1
     """Hop-by-hop, or the router's own business: never crosses."""
-    CONNECTION = 2
-    TE = 3
-    UPGRADE = 4
-    TRANSFER_ENCODING = 5
-    CONTENT_LENGTH = 6
+    CONNECTION: Final = 2
+    TE: Final = 3
+    UPGRADE: Final = 4
+    TRANSFER_ENCODING: Final = 5
+    CONTENT_LENGTH: Final = 6
     # requests
-    HOST = 7
-    EXPECT = 8
-    AUTHORIZATION = 9
-    SANDBOX_TOKEN = 10
-    SANDBOX_ID = 11
-    SANDBOX_NAMESPACE = 12
-    SANDBOX_PORT = 13
-    SANDBOX_UID = 14
-    SANDBOX_POD_IP = 15
-    SANDBOX_TIMEOUT = 16
-    FORWARDED_FOR = 17
-    FORWARDED_HOST = 18
-    FORWARDED_PROTO = 19
-    CLIENT_CERT = 20
-    ORIGIN = 21
-    WEBSOCKET_PROTOCOL = 22
-    TRACEPARENT = 23
+    HOST: Final = 7
+    EXPECT: Final = 8
+    AUTHORIZATION: Final = 9
+    SANDBOX_TOKEN: Final = 10
+    SANDBOX_ID: Final = 11
+    SANDBOX_NAMESPACE: Final = 12
+    SANDBOX_PORT: Final = 13
+    SANDBOX_UID: Final = 14
+    SANDBOX_POD_IP: Final = 15
+    SANDBOX_TIMEOUT: Final = 16
+    FORWARDED_FOR: Final = 17
+    FORWARDED_HOST: Final = 18
+    FORWARDED_PROTO: Final = 19
+    CLIENT_CERT: Final = 20
+    ORIGIN: Final = 21
+    WEBSOCKET_PROTOCOL: Final = 22
+    TRACEPARENT: Final = 23
     # responses
-    LOCATION = 24
-    SET_COOKIE = 25
+    LOCATION: Final = 24
+    SET_COOKIE: Final = 25
+    COUNT: Final = 26
+    """How many kinds there are; tables by kind are this long."""
 
 
 _HOP_BY_HOP = {
@@ -158,21 +163,21 @@ _NOT_IN_TRAILERS = frozenset(
 _MEMO_LIMIT = 4096
 
 
-class KindTable(dict[bytes, Kind]):
+class KindTable(dict[bytes, int]):
     """A header's Kind by its exact spelling; a missing spelling is classified and, while there is room, remembered."""
 
-    def __init__(self, kinds: dict[bytes, Kind], *, lookalikes: frozenset[bytes]) -> None:
+    def __init__(self, kinds: dict[bytes, int], *, lookalikes: frozenset[bytes]) -> None:
         super().__init__()
         self._kinds = kinds
         self._lookalikes = lookalikes
 
-    def __missing__(self, name: bytes) -> Kind:
+    def __missing__(self, name: bytes) -> int:
         kind = self._classify(name.lower())
         if len(self) < _MEMO_LIMIT:
             self[name] = kind
         return kind
 
-    def _classify(self, lower: bytes) -> Kind:
+    def _classify(self, lower: bytes) -> int:
         kind = self._kinds.get(lower)
         if kind is not None:
             return kind

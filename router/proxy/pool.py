@@ -80,8 +80,11 @@ class Pool:
     def active_count(self) -> int:
         return self._open_count - self._idle_count
 
-    def take(self, permit: Permit) -> Upstream | None:
-        """Returns an idle connection to the permitted pod, the one used last, or None."""
+    def take(self, permit: Permit, *, must_be_open: bool = False) -> Upstream | None:
+        """Returns an idle connection to the permitted pod, the one used last, or None.
+
+        `must_be_open` is for requests that can't be sent again: the kernel is asked whether the sandbox is just closing it.
+        """
         endpoint = permit.endpoint
         key = (
             endpoint.uid or str(endpoint.ref),
@@ -94,7 +97,7 @@ class Pool:
             self._idle_count -= 1
             if not idle:
                 del self._idle[key]
-            if not upstream.is_closed and not upstream.has_unread():
+            if not upstream.is_closed and not (must_be_open and upstream.has_unread()):
                 return upstream
             upstream.close()
         return None

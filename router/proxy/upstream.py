@@ -98,10 +98,7 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def has_unread(self) -> bool:
-        """Returns True when bytes or an end wait in the kernel: this idle connection is not fit for another request.
-
-        One poll(2), 0.5 µs: it keeps a stray second answer from being taken for the next request's.
-        """
+        """Returns True when bytes or an end wait in the kernel, which the loop has not come round to yet: one poll(2)."""
         assert self.transport is not None
         if self._poll is None:
             self._poll = select.poll()
