@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import resource
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ import uvloop
 from bench import report
 from bench.cases import CASES, FULL, QUICK
 from bench.plan import Plan, carry_out
+from bench.report import Run
 from bench.subjects import SUBJECTS, Subject
 
 _RESULTS = Path(__file__).parent / "results"
@@ -27,7 +30,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--subjects", help=f"of {','.join(names)}; default: all that are installed")
     parser.add_argument("--cases", help=f"of {','.join(case.name for case in CASES)}; default: all")
-    parser.add_argument("--rounds", type=int, help="default: 7, with --quick 1")
+    parser.add_argument("--rounds", type=int, help="default: 5, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="only shows that everything works")
     parser.add_argument("--out", type=Path, help="where the results go: FILE.json and FILE.md")
     arguments = parser.parse_args(argv)
@@ -63,6 +66,14 @@ def _raise_file_limit() -> None:
         )
 
 
+async def _until_told(plan: Plan) -> Run:
+    """Carry the plan out; SIGTERM ends it as SIGINT does, with all that was started."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await carry_out(plan)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, write the results down, print the tables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
@@ -75,10 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan = Plan(
         subjects=subjects,
         cases=cases,
-        rounds=arguments.rounds or (1 if arguments.quick else 7),
+        rounds=arguments.rounds or (1 if arguments.quick else 5),
         effort=QUICK if arguments.quick else FULL,
     )
-    run = uvloop.run(carry_out(plan))
+    try:
+        run = uvloop.run(_until_told(plan))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.exit("ended early: nothing is written")
     print(report.to_markdown(run))
     out = arguments.out
     if out is None and not arguments.quick:

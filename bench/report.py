@@ -172,16 +172,17 @@ def _information(cell: Cell, _case: str) -> str:
 def _remarks(summary: Summary) -> Iterable[str]:
     """What a reader must know before trusting a cell."""
     for case in summary.cases:
+        title = _CASES[case].title
+        disturbed = []
         for subject in summary.subjects:
             cell = summary.cell(case, subject)
             for reason, count in cell.errors.items():
-                yield f"- {_TITLES[subject]}, {_CASES[case].title}: invalid, {count} times: {reason}"
+                yield f"- {_TITLES[subject]}, {title}: invalid, {count} times: {reason}"
             others = cell.spread("others")
             if others is not None and others.high > _NOISY:
-                yield (
-                    f"- {_TITLES[subject]}, {_CASES[case].title}: other programs took up to "
-                    f"{others.high:.0%} of the proxy's core in a round"
-                )
+                disturbed.append(f"{_TITLES[subject]} {others.high:.0%}")
+        if disturbed:
+            yield f"- {title}: other programs took time on the proxy's core: {', '.join(disturbed)}"
 
 
 def _spread(spread: Spread | None) -> str:

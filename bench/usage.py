@@ -71,8 +71,11 @@ class Meter:
         )
 
     def memory_bytes(self) -> int:
-        """The tree's proportional set size: pages shared between processes count once."""
-        return sum(map(_pss_bytes, self._pids))
+        """The tree's own memory: pages that its processes share count once, mapped files not.
+
+        Pages of a library are shared with whoever else runs: they come and go with strangers.
+        """
+        return sum(map(_own_bytes, self._pids))
 
     def _core_ns(self) -> int:
         for line in (_PROC / "stat").read_text().splitlines():
@@ -97,8 +100,10 @@ def _ticked_ns(pid: int) -> int:
     return (int(fields[11]) + int(fields[12])) * _NS_PER_TICK
 
 
-def _pss_bytes(pid: int) -> int:
-    for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _own_bytes(pid: int) -> int:
+    lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    return sum(
+        int(line.split()[1]) * 1024
+        for line in lines
+        if line.startswith(("Pss_Anon:", "Pss_Shmem:"))
+    )

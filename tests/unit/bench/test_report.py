@@ -94,7 +94,10 @@ def test_an_invalid_cell_says_so_and_why() -> None:
 def test_a_disturbed_cell_is_remarked_on() -> None:
     run = one_run(Record("down", "envoy", 0, Measured(cost=1.0, others=0.2)))
 
-    assert "other programs took up to 20% of the proxy's core" in to_markdown(run)
+    assert (
+        "- 100 MB down, with a length: other programs took time on the proxy's core: Envoy 20%"
+        in to_markdown(run)
+    )
 
 
 def test_both_files_stand_beside_each_other(tmp_path: Path) -> None:

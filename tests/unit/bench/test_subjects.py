@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bench.cases import CASES
 from bench.subjects import SUBJECTS, Site, Subject, new_token
 
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
@@ -61,3 +62,10 @@ def test_a_version_is_read_from_what_a_binary_says(tmp_path: Path) -> None:
 def test_two_tokens_differ() -> None:
     assert new_token() != new_token()
     assert len(new_token()) >= 32
+
+
+def test_the_documentation_names_every_subject_and_case() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text()
+
+    for name in (*BY_NAME, *(case.name for case in CASES)):
+        assert f"`{name}`" in page or f"`{name}," in page or f",{name}`" in page, name
