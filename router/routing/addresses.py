@@ -26,9 +26,6 @@ _METADATA: frozenset[IPAddress] = frozenset(
 # well-known NAT64 prefix (RFC 6052 §2.1).
 _IPV4_BEHIND = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
 
-# Local-use NAT64 (RFC 8215): where the IPv4 address sits is known to that network's operator alone.
-_IPV4_SOMEWHERE = IPv6Network("64:ff9b:1::/48")
-
 _LITERAL = re.compile(rb"[0-9a-fA-F:.]{2,45}")
 
 
@@ -85,8 +82,8 @@ def _is_refused_ipv6(address: IPv6Address) -> bool:
         address.is_link_local
         or address.is_multicast
         or address.is_unspecified
+        # ::/8 among them, and so local-use NAT64, 64:ff9b:1::/48 (RFC 8215), whatever hides in it.
         or address.is_reserved
-        or address in _IPV4_SOMEWHERE
         # A zone id makes an address unequal to its plain form.
         or IPv6Address(int(address)) in _METADATA
     )

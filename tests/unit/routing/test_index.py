@@ -479,6 +479,18 @@ def test_a_waiter_of_a_claims_name_is_woken_when_its_sandbox_changes(
     assert bell.rings == 1
 
 
+def test_a_claim_that_a_sandbox_of_its_name_hides_wakes_nobody(index: EndpointIndex) -> None:
+    index.upsert(starting(BOX))
+    index.upsert(starting(CLAIM))
+    index.set_alias(CLAIM, BOX)
+    bell = Bell()
+    index.wait(CLAIM, bell)
+
+    index.upsert(ready(BOX))
+
+    assert bell.rings == 0
+
+
 def test_a_waiter_of_an_unknown_name_is_woken_when_an_alias_appears(index: EndpointIndex) -> None:
     index.upsert(ready(BOX))
     bell = Bell()

@@ -70,6 +70,11 @@ def test_a_relative_foreign_or_rooted_location_stays_as_it_is(value: bytes) -> N
     assert location(value) == value
 
 
+def test_a_url_without_an_authority_is_never_the_sandboxs_own() -> None:
+    for value in (b"///lab", b"http:///lab"):
+        assert scoped_location(value, root=ROOT, own_authorities=(b"",)) == value
+
+
 @given(st.binary(max_size=40))
 def test_scoping_a_location_twice_is_scoping_it_once(value: bytes) -> None:
     assert location(location(value)) == location(value)
