@@ -45,12 +45,12 @@ class Subject:
     writes_access_log: bool = False
 
     def version(self, binary: Path) -> str:
-        """The first version number that the binary says of itself."""
+        """The version number in the first line that the binary says of itself."""
         said = subprocess.run(
             [binary, self.version_flag], capture_output=True, text=True, timeout=30, check=False
         )
-        text = said.stdout + said.stderr
-        found = re.search(r"\d+\.\d+\.\d+", text)
+        first = (said.stdout + said.stderr).strip().partition("\n")[0]
+        found = re.search(r"\d+\.\d+\.\d+", first)
         return found.group() if found else "unknown"
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from bench.cases import CASES
 from bench.subjects import SUBJECTS, Site, Subject, new_token
+from router.cli import main
 
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
 
@@ -51,9 +53,19 @@ def test_the_routers_differ_in_the_access_log(name: str, value: str, site: Site)
     assert command[command.index("--access-log") + 1] == value
 
 
+@pytest.mark.parametrize("name", ["router", "router-log"])
+def test_the_router_knows_the_settings_it_is_given(name: str, site: Site) -> None:
+    _binary, serve, *flags = BY_NAME[name].command(Path("sandbox-router"), site)
+
+    checked = CliRunner().invoke(main, ["check-config", *flags])
+
+    assert serve == "serve"
+    assert checked.exit_code == 0, checked.output
+
+
 def test_a_version_is_read_from_what_a_binary_says(tmp_path: Path) -> None:
     binary = tmp_path / "proxy"
-    binary.write_text("#!/bin/sh\necho 'proxy version: 1.40.0/Clean' >&2\n")
+    binary.write_text("#!/bin/sh\necho; echo 'proxy version: 1.40.0/Clean'; echo library 3.2.1\n")
     binary.chmod(0o755)
 
     assert BY_NAME["envoy"].version(binary) == "1.40.0"
