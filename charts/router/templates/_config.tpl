@@ -96,6 +96,9 @@
 {{- if and (eq (get $config "discovery") "file") (not (include "router.hasSandboxesFile" .)) -}}
 {{- fail "config.discovery is file: set files.sandboxes.configMap or files.sandboxes.inline." -}}
 {{- end -}}
+{{- if and (eq (get $config "discovery") "file") .Values.networkPolicy.enabled (not .Values.networkPolicy.extraEgress) -}}
+{{- fail "config.discovery is file: set networkPolicy.extraEgress to where those sandboxes live, or networkPolicy.enabled=false." -}}
+{{- end -}}
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.enabled needs gateway.parentRefs: the Gateway that the route hangs on." -}}
 {{- end -}}
