@@ -1,0 +1,265 @@
+"""What must be true of settings together, whatever each one's type allows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from router.settings.candidate import Candidate, UnreadableError
+from router.settings.groups import Address
+from router.settings.problems import Problem
+from router.settings.table import STATIC_TOKEN_VARIABLE, TABLE
+
+Rule = Callable[[Candidate], Iterator[Problem]]
+
+KEY_SOURCES = ("jwt-secret-file", "jwks-file", "jwks-url")
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+
+
+def check(candidate: Candidate) -> list[Problem]:
+    """Returns every broken rule; a rule about a value that could not be read is left out."""
+    return gather(RULES, candidate)
+
+
+def gather(rules: tuple[Rule, ...], candidate: Candidate) -> list[Problem]:
+    """Returns what all the rules have to say."""
+    found: list[Problem] = []
+    for rule in rules:
+        try:
+            found.extend(rule(candidate))
+        except UnreadableError:
+            continue
+    return found
+
+
+# --- who may call ---------------------------------------------------------------------------
+
+
+def _somebody_said_who_may_call(candidate: Candidate) -> Iterator[Problem]:
+    modes = candidate["auth"]
+    if not modes:
+        yield candidate.problem(
+            "auth",
+            "no authentication mode is set",
+            f"set auth to jwt, static, token-review or mtls (flag --auth, environment {TABLE['auth'].variable}, "
+            f"file key auth), or give a token in {STATIC_TOKEN_VARIABLE}; "
+            "to let every caller reach every sandbox, say so: auth: none",
+        )
+    elif "none" in modes and len(modes) > 1:
+        yield candidate.problem(
+            "auth", "has none beside other modes", "write none alone, or leave it out"
+        )
+
+
+def _static_has_a_token(candidate: Candidate) -> Iterator[Problem]:
+    if "static" not in (candidate["auth"] or ()):
+        return
+    path, token = candidate["static-token-file"], candidate["static-token"]
+    if path is None and not token:
+        yield candidate.problem(
+            "auth",
+            "static has no token",
+            f"name a static-token-file, or set {STATIC_TOKEN_VARIABLE}",
+        )
+    elif path is not None and token_in(path) == "":
+        yield candidate.problem("static-token-file", "is empty", "put the token in it")
+
+
+def _jwt_has_keys(candidate: Candidate) -> Iterator[Problem]:
+    if "jwt" in (candidate["auth"] or ()) and not any(candidate[key] for key in KEY_SOURCES):
+        yield candidate.problem(
+            "auth", "jwt has no keys", "set jwt-secret-file, jwks-file or jwks-url"
+        )
+
+
+def _mtls_callers_can_arrive(candidate: Candidate) -> Iterator[Problem]:
+    arrives = candidate["mtls"] != "off" or candidate["trusted-proxies"]
+    if "mtls" in (candidate["auth"] or ()) and not arrives:
+        yield candidate.problem(
+            "auth",
+            "mtls is a mode, but no client certificate is ever seen",
+            "set mtls to optional or required, or name the trusted-proxies that hand on X-Forwarded-Client-Cert",
+        )
+
+
+# --- listeners and TLS ----------------------------------------------------------------------
+
+
+def _somewhere_to_connect(candidate: Candidate) -> Iterator[Problem]:
+    if candidate["http-bind"] is None and candidate["https-bind"] is None:
+        yield candidate.problem(
+            "http-bind", "https-bind is off too", "set one of them to an address such as :8080"
+        )
+
+
+def _listeners_keep_apart(candidate: Candidate) -> Iterator[Problem]:
+    binds = [(key, candidate[key]) for key in ("http-bind", "https-bind", "admin-bind")]
+    for index, (key, address) in enumerate(binds):
+        for earlier, other in binds[:index]:
+            if address and other and _overlap(address, other):
+                yield candidate.problem(
+                    key, f"is taken by {earlier} = {other}", "give each listener its own port"
+                )
+
+
+def _overlap(one: Address, other: Address) -> bool:
+    same_host = one.host == other.host or not EVERY_ADDRESS.isdisjoint((one.host, other.host))
+    return same_host and one.port == other.port != 0
+
+
+def _tls_is_complete(candidate: Candidate) -> Iterator[Problem]:
+    if candidate["https-bind"] is not None:
+        for key in ("tls-cert-file", "tls-key-file"):
+            if candidate[key] is None:
+                yield candidate.problem(
+                    "https-bind", f"TLS needs {key}", f"set {key}, or https-bind to off"
+                )
+        return
+    for key in ("tls-cert-file", "tls-key-file", "tls-client-ca-file"):
+        if candidate[key] is not None:
+            yield candidate.problem(
+                key, "https-bind is off", "set https-bind, for example to :8443, or remove the file"
+            )
+
+
+def _mtls_is_complete(candidate: Candidate) -> Iterator[Problem]:
+    mtls, authorities = candidate["mtls"], candidate["tls-client-ca-file"]
+    if mtls == "off":
+        if authorities is not None and candidate["https-bind"] is not None:
+            yield candidate.problem(
+                "tls-client-ca-file",
+                "mtls is off",
+                "set mtls to optional or required, or remove the file",
+            )
+        return
+    if candidate["https-bind"] is None:
+        yield candidate.problem(
+            "mtls", "https-bind is off", "set https-bind, for example to :8443, or mtls to off"
+        )
+    if authorities is None:
+        yield candidate.problem(
+            "mtls",
+            "no authority to check certificates by",
+            "set tls-client-ca-file, or mtls to off",
+        )
+
+
+# --- finding sandboxes ----------------------------------------------------------------------
+
+
+def _discovery_is_chosen(candidate: Candidate) -> Iterator[Problem]:
+    discovery = candidate["discovery"]
+    if discovery is None:
+        yield candidate.problem(
+            "discovery",
+            "must be said outside of a cluster",
+            "set discovery to file (with sandboxes-file), kubernetes (with kubeconfig) or dns",
+        )
+    elif discovery == "file" and candidate["sandboxes-file"] is None:
+        yield candidate.problem(
+            "discovery",
+            "no sandboxes-file is named",
+            "set sandboxes-file to the YAML list of sandboxes",
+        )
+
+
+def _client_addresses_need_dns(candidate: Candidate) -> Iterator[Problem]:
+    discovery = candidate["discovery"]
+    if candidate["trust-pod-ip-header"] and discovery not in ("dns", None):
+        yield candidate.problem(
+            "trust-pod-ip-header",
+            f"discovery is {discovery}, which knows the addresses itself",
+            "remove it, or set discovery to dns",
+        )
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+def _lines_fit_into_heads(candidate: Candidate) -> Iterator[Problem]:
+    head, line = candidate["max-header-bytes"], candidate["max-request-line-bytes"]
+    if line > head:
+        key = (
+            "max-request-line-bytes"
+            if candidate.is_said("max-request-line-bytes")
+            else "max-header-bytes"
+        )
+        yield candidate.problem(
+            key,
+            f"a request line of {line} bytes does not fit into a head of {head}",
+            "keep max-request-line-bytes below max-header-bytes",
+        )
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def _file_rule(key: str) -> Rule:
+    def rule(candidate: Candidate) -> Iterator[Problem]:
+        path = candidate[key]
+        wrong = None if path is None else unreadable_reason(path)
+        if wrong is not None:
+            yield candidate.problem(key, wrong, "name a file that the router may read")
+
+    return rule
+
+
+def _kubeconfig_is_readable(candidate: Candidate) -> Iterator[Problem]:
+    """KUBECONFIG may list several files, of which kubectl skips the missing ones; and it may be meant for others."""
+    path = candidate["kubeconfig"]
+    if path is None or not _needs_kubernetes(candidate):
+        return
+    reasons = [unreadable_reason(Path(part)) for part in str(path).split(os.pathsep) if part]
+    if reasons and None not in reasons:
+        yield candidate.problem(
+            "kubeconfig", reasons[0] or "", "name a file that the router may read"
+        )
+
+
+def _needs_kubernetes(candidate: Candidate) -> bool:
+    return (
+        candidate["discovery"] == "kubernetes"
+        or "token-review" in (candidate["auth"] or ())
+        or bool(candidate["subject-access-review"])
+    )
+
+
+def unreadable_reason(path: Path) -> str | None:
+    """Returns why a file can't be read, None when it can. Looks without opening: a pipe is read only once."""
+    try:
+        if path.is_dir():
+            return "is a directory"
+        path.stat()
+    except OSError as error:
+        return f"can't be read: {error.strerror}"
+    return None if os.access(path, os.R_OK) else "can't be read: Permission denied"
+
+
+def token_in(path: Path) -> str | None:
+    """Returns the token in a regular file, None when the file is of another kind or can't be read."""
+    try:
+        return path.read_bytes().decode("latin-1").strip() if path.is_file() else None
+    except OSError:
+        return None
+
+
+RULES: tuple[Rule, ...] = (
+    _somebody_said_who_may_call,
+    _static_has_a_token,
+    _jwt_has_keys,
+    _mtls_callers_can_arrive,
+    _somewhere_to_connect,
+    _listeners_keep_apart,
+    _tls_is_complete,
+    _mtls_is_complete,
+    _discovery_is_chosen,
+    _client_addresses_need_dns,
+    _lines_fit_into_heads,
+    *(
+        _file_rule(key)
+        for key, row in TABLE.items()
+        if row.kind.name == "path" and key != "kubeconfig"
+    ),
+    _kubeconfig_is_readable,
+)

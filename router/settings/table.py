@@ -1,0 +1,176 @@
+"""The one table of settings: flags, variables, YAML keys, checks, help and docs/configuration.md all come from it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from router.settings import places, values
+from router.settings.groups import Settings
+from router.settings.values import Kind
+
+PREFIX = "SANDBOX_ROUTER_"
+CONFIG_FLAG = "--config"
+CONFIG_VARIABLE = f"{PREFIX}CONFIG"
+SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
+"""How the value of a variable begins that Kubernetes made for a Service's port."""
+
+STATIC_TOKEN_VARIABLE = "ROUTER_AUTH_TOKEN"  # noqa: S105 - a variable's name
+OPEN_DOOR_VARIABLE = "ALLOW_UNAUTHENTICATED_ROUTER"
+
+MODES = ("jwt", "static", "token-review", "mtls", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row: `default` as a user would write it, None where there is none and the rules decide."""
+
+    group: str
+    key: str
+    kind: Kind
+    default: str | None
+    help: str
+    shown_default: str = ""
+    """For people, where `default` is None or empty."""
+    legacy: tuple[str, ...] = ()
+    """Variables of older deployments that set the same thing; `SANDBOX_ROUTER_*` wins over them."""
+    secret: bool = False
+    """Read from `legacy` alone: flags show in the process list, files get committed. Never shown."""
+
+    @property
+    def attribute(self) -> str:
+        """The name in its group of Settings."""
+        name = self.key.replace("-", "_")
+        return f"{name}_s" if self.kind.name == "duration" else name
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key}"
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.key.replace("-", "_").upper()
+
+    @property
+    def default_text(self) -> str:
+        """The default as documentation shows it."""
+        return self.shown_default or self.default or "off"
+
+    def value_in(self, settings: Settings) -> Any:
+        """Returns this setting's value."""
+        return getattr(getattr(settings, self.group), self.attribute)
+
+
+# A table is read by its rows, so each stays on one line.
+# fmt: off
+
+_row = partial(Setting, "listeners")
+LISTENERS = (
+    _row("http-bind", places.bind(), ":8080", "Where clients connect without TLS."),
+    _row("https-bind", places.bind(), "off", "Where clients connect with TLS; usually `:8443`. Needs a certificate and its key."),
+    _row("admin-bind", places.bind(), ":9090", "Metrics, probes and debug pages. Never expose it outside the cluster."),
+    _row("workers", values.worker_count(most=256), "1", "Processes that serve; `auto` = one for each core that the router may use."),
+)
+
+_row = partial(Setting, "tls")
+TLS = (
+    _row("tls-cert-file", places.file_path(), "off", "The server certificate with its chain (PEM). Reloaded when it changes."),
+    _row("tls-key-file", places.file_path(), "off", "The certificate's private key (PEM). Reloaded when it changes."),
+    _row("tls-client-ca-file", places.file_path(), "off", "The authorities that sign client certificates (PEM). Reloaded when it changes."),
+    _row("mtls", values.choice("off", "optional", "required"), "off", "Whether a client certificate is asked for, or demanded, on `https-bind`."),
+)
+
+_row = partial(Setting, "discovery")
+DISCOVERY = (
+    _row("discovery", values.choice("kubernetes", "file", "dns"), None, "How sandboxes are found: by a watch, from `sandboxes-file`, or by DNS without any API access.", shown_default="`kubernetes` in a cluster; elsewhere none, it must be said"),
+    _row("sandboxes-file", places.file_path(), "off", "The YAML list of sandboxes for `discovery: file`. Reloaded when it changes."),
+    _row("namespaces", places.labels(), "", "The namespaces to watch; Roles suffice for a list, all need a ClusterRole.", shown_default="all"),
+    _row("kubeconfig", places.file_path(), "off", "How to reach the Kubernetes API from outside of a cluster.", legacy=("KUBECONFIG",)),
+    _row("cluster-domain", places.domain(optional=False), "cluster.local", "The cluster's DNS domain, for `discovery: dns`.", legacy=("CLUSTER_DOMAIN",)),
+    _row("trust-pod-ip-header", values.boolean(), "false", "Dial the address in `X-Sandbox-Pod-IP`. Only with `discovery: dns`, only for callers you trust with the network."),
+    _row("wait-for-ready", values.duration(), "10s", "How long a request waits for a sandbox that is starting; 0 = not at all."),
+    _row("waiting-room", values.integer(most=10**6), "1024", "Requests that may wait for starting sandboxes at once; 0 = none."),
+    _row("waiting-room-per-namespace", values.integer(most=10**6), "256", "The same for one namespace, so that one tenant can't fill the room."),
+    _row("max-staleness", values.duration(), "0", "Answer 503 when the API server has not been heard of for so long; 0 = serve the last known table for ever."),
+)
+
+_row = partial(Setting, "routing")
+ROUTING = (
+    _row("base-domain", places.domain(optional=True), "off", "Switches on host names `<port>-<name>[--<namespace>].<base-domain>`."),
+    _row("path-prefix", places.path_prefix(), "off", "Switches on paths `<prefix>/<namespace>/<name>/<port>/...`."),
+    _row("default-port", values.integer(least=1, most=65535), "8888", "The sandbox's port when the request names none."),
+    _row("default-namespace", places.label(), "default", "The sandbox's namespace when the request names none."),
+    _row("preserve-host", values.boolean(), "false", "Hand the client's Host on instead of the pod's address."),
+    _row("origin", values.choice("rewrite", "keep", "drop"), "rewrite", "What becomes of Origin on WebSocket upgrades; `rewrite` makes it match Host, as Jupyter and code-server demand."),
+    _row("trusted-proxies", places.network(), "", "Networks of proxies whose X-Forwarded headers are believed and appended to.", shown_default="none", legacy=("TRUSTED_PROXY_CIDRS",)),
+)
+
+_row = partial(Setting, "auth")
+AUTH = (
+    _row("auth", values.choices(*MODES), None, "Who may call: one or several of the modes, or `none` alone, which lets every caller reach every sandbox.", shown_default="none, it must be said"),
+    _row("jwt-secret-file", places.file_path(), "off", "Keys for `jwt`: shared secrets of 32 bytes or more, or PEM public keys. Reloaded when it changes."),
+    _row("jwks-file", places.file_path(), "off", "Keys for `jwt` as a JSON Web Key Set. Reloaded when it changes."),
+    _row("jwks-url", places.key_url(), "off", "Keys for `jwt` as a JSON Web Key Set to fetch; https, or http on this machine."),
+    _row("jwt-issuer", values.text(metavar="ISSUER"), "", "The `iss` that a token must carry.", shown_default="any"),
+    _row("jwt-audience", values.texts(metavar="AUDIENCE"), "", "The `aud` that a token must carry; any of the list.", shown_default="any"),
+    _row("jwt-leeway", values.duration(longest_s=3600), "30s", "How far clocks may differ when `exp`, `nbf` and `iat` are checked."),
+    _row("static-token-file", places.file_path(), "off", "The shared token of the mode `static`. Reloaded when it changes."),
+    _row("static-token", values.text(metavar="TOKEN"), "", "The shared token itself. Alone it switches the mode `static` on.", shown_default="none", legacy=(STATIC_TOKEN_VARIABLE,), secret=True),
+    _row("token-review-audiences", values.texts(metavar="AUDIENCE"), "", "Audiences that a Kubernetes token must be for.", shown_default="the API server's own"),
+    _row("token-review-ttl", values.duration(longest_s=3600), "30s", "How long an answer of the TokenReview or SubjectAccessReview API is believed; 0 = asked each time."),
+    _row("policy-file", places.file_path(), "off", "Grants for principals (YAML), revoked tokens. Reloaded when it changes."),
+    _row("subject-access-review", values.boolean(), "false", "Ask Kubernetes RBAC whether the caller may `connect` `sandboxes/proxy`."),
+    _row("auth-grace", values.duration(), "60s", "How long an open stream or tunnel outlives its credential; 0 = not at all."),
+)
+
+_row = partial(Setting, "time")
+TIME = (
+    _row("header-timeout", values.duration(), "10s", "How long a request head may take to arrive; 0 = no limit."),
+    _row("connect-timeout", values.duration(zero=False), "5s", "How long one attempt to connect to a sandbox may take."),
+    _row("connect-budget", values.duration(zero=False), "10s", "How long all attempts to connect may take together."),
+    _row("proxy-timeout", values.duration(), "180s", "How long the sandbox may take to begin its answer; caps `X-Sandbox-Timeout`; 0 = no limit.", legacy=("PROXY_TIMEOUT_SECONDS",)),
+    _row("stream-idle-timeout", values.duration(), "300s", "How long a request or answer that has begun may go without a byte in either direction; 0 = no limit."),
+    _row("keepalive-timeout", values.duration(), "620s", "How long an idle client connection is kept for its next request; keep it above the load balancer's own; 0 = no limit."),
+    _row("tunnel-idle-timeout", values.duration(), "1h", "How long a WebSocket or other upgrade may go without a byte in either direction; 0 = no limit.", legacy=("WEBSOCKET_IDLE_TIMEOUT_SECONDS",)),
+    _row("tunnel-max-lifetime", values.duration(), "24h", "How long a WebSocket or other upgrade may last as a whole; 0 = no limit.", legacy=("WEBSOCKET_MAX_LIFETIME_SECONDS",)),
+    _row("drain-delay", values.duration(longest_s=3600), "5s", "How long the router still serves after SIGTERM while it says that it is not ready, so that load balancers notice."),
+    _row("shutdown-timeout", values.duration(zero=False, longest_s=24 * 3600), "30s", "How long open requests and tunnels have to end after `drain-delay`; keep the pod's grace period above the sum of both."),
+)
+
+_row = partial(Setting, "limits")
+LIMITS = (
+    _row("max-header-bytes", values.byte_size(least=256, most=16 * 2**20), "65536", "The largest request head (more is 431) and response head (more is 502)."),
+    _row("max-request-line-bytes", values.byte_size(least=128, most=16 * 2**20), "16384", "The longest request line; more is 414. Not above `max-header-bytes`."),
+    _row("max-body-bytes", values.byte_size(least=0, zero_is_off=True), "0", "The largest request body; more is 413; 0 = no limit."),
+    _row("max-connections", values.integer(least=1, most=10**7), "10000", "Client connections at once; one more is refused with 503."),
+    _row("max-requests-per-sandbox", values.integer(most=10**7, zero_is_off=True), "0", "Open requests to one sandbox; more is 429; 0 = no limit."),
+    _row("max-tunnels-per-client", values.integer(most=10**7, zero_is_off=True), "0", "Open WebSockets and other upgrades of one client; more is 429; 0 = no limit.", legacy=("WEBSOCKET_MAX_CONNECTIONS_PER_CLIENT",)),
+    _row("max-idle-upstream", values.integer(most=10**6), "64", "Idle connections kept for each sandbox; 0 = connect anew each time.", legacy=("MAX_KEEPALIVE_CONNECTIONS",)),
+    _row("upstream-idle-timeout", values.duration(), "60s", "How long an idle connection to a sandbox is kept; 0 = no limit."),
+)
+
+_row = partial(Setting, "logs")
+LOGS = (
+    _row("access-log", values.boolean(), "true", "One line for each request."),
+    _row("log-level", values.choice("debug", "info", "warning", "error"), "info", "The least severe messages that are logged."),
+    _row("log-format", values.choice("json", "text"), "json", "One JSON object a line, or text for people."),
+    _row("tracing", values.truth_or_auto(), "auto", "OpenTelemetry traces; `auto` = when `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Needs the extra `otel`."),
+)
+
+# fmt: on
+
+GROUPS: dict[str, tuple[Setting, ...]] = {
+    "listeners": LISTENERS,
+    "tls": TLS,
+    "discovery": DISCOVERY,
+    "routing": ROUTING,
+    "auth": AUTH,
+    "time": TIME,
+    "limits": LIMITS,
+    "logs": LOGS,
+}
+TABLE: dict[str, Setting] = {row.key: row for rows in GROUPS.values() for row in rows}
+FILE_KEYS: tuple[str, ...] = tuple(key for key, row in TABLE.items() if not row.secret)
+"""The keys that a flag, a `SANDBOX_ROUTER_*` variable or the file may set."""
