@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from router.errors import SandboxNotReady
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target
+from router.routing.waiting import Waiter
 
 _CACHED_NAMES = 4096
 
@@ -34,21 +37,21 @@ class DnsSource:
         """Returns what keeps this discovery from being ready: nothing ever does."""
         return []
 
-    def find(self, ref: SandboxRef) -> Endpoint:
-        """Returns the endpoint by its DNS name; whether it exists shows when it is dialled."""
-        endpoint = self._made.get(ref)
+    def find(self, target: Target) -> Endpoint:
+        """Returns the endpoint that `target` asks for: at its pod IP where that is trusted, else by name.
+
+        Whether it exists shows when it is dialled.
+        """
+        if self._trust_pod_ip_header and target.pod_ip is not None:
+            return _ready_at(target.ref, target.pod_ip)
+        endpoint = self._made.get(target.ref)
         if endpoint is None:
             if len(self._made) >= _CACHED_NAMES:
                 self._made.clear()
+            ref = target.ref
             endpoint = _ready_at(ref, f"{ref.name}.{ref.namespace}.{self._suffix}")
             self._made[ref] = endpoint
         return endpoint
-
-    def endpoint_for(self, target: Target) -> Endpoint:
-        """Returns the endpoint that `target` asks for: at its pod IP where that is trusted, else by name."""
-        if self._trust_pod_ip_header and target.pod_ip is not None:
-            return _ready_at(target.ref, target.pod_ip)
-        return self.find(target.ref)
 
     def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]:
         """Returns every name that leads to `endpoint`: DNS knows no claims."""
@@ -57,6 +60,22 @@ class DnsSource:
     def is_current(self, endpoint: Endpoint) -> bool:
         """Returns True: no route is ever lost, because none is known."""
         return True
+
+    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
+        """Raises SandboxNotReady: nobody would ever ring."""
+        raise SandboxNotReady(reason="DNS tells of no changes")
+
+    def hold_ends_in_s(self, ref: SandboxRef) -> float | None:
+        """Returns None: nothing is held back."""
+        return None
+
+    def evict(self, endpoint: Endpoint, address: str) -> tuple[Endpoint, ...]:
+        """Returns no endpoint: the next request asks DNS again anyway."""
+        return ()
+
+    def is_stale(self, max_staleness_s: float) -> bool:
+        """Returns False: there is no table that could age."""
+        return False
 
 
 def _ready_at(ref: SandboxRef, address: str) -> Endpoint:

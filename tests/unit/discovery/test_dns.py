@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
 from router.discovery import dns as dns_module
 from router.discovery.dns import DnsSource
+from router.errors import SandboxNotReady
+from router.proxy.gateway import EndpointSource
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target
 
@@ -19,32 +22,34 @@ def source(*, trust_pod_ip_header: bool = False) -> DnsSource:
 
 
 def test_a_sandbox_is_at_its_services_name() -> None:
-    assert source().find(BOX) == Endpoint(BOX, "", State.READY, ("box.team-a.svc.cluster.local",))
+    assert source().find(Target(BOX, 80)) == Endpoint(
+        BOX, "", State.READY, ("box.team-a.svc.cluster.local",)
+    )
 
 
 def test_dots_around_the_cluster_domain_are_no_matter() -> None:
     lenient = DnsSource(cluster_domain=".cluster.local.", trust_pod_ip_header=False)
-    assert lenient.find(BOX) == source().find(BOX)
+    assert lenient.find(Target(BOX, 80)) == source().find(Target(BOX, 80))
 
 
 def test_a_pod_ip_decides_only_where_it_is_trusted() -> None:
     asked = Target(BOX, 8888, pod_ip="10.0.0.7")
 
-    assert source().endpoint_for(asked).addresses == ("box.team-a.svc.cluster.local",)
-    assert source(trust_pod_ip_header=True).endpoint_for(asked) == Endpoint(
+    assert source().find(asked).addresses == ("box.team-a.svc.cluster.local",)
+    assert source(trust_pod_ip_header=True).find(asked) == Endpoint(
         BOX, "", State.READY, ("10.0.0.7",)
     )
 
 
 def test_without_a_pod_ip_the_name_decides() -> None:
     trusting = source(trust_pod_ip_header=True)
-    assert trusting.endpoint_for(Target(BOX, 8888)) is trusting.find(BOX)
+    assert trusting.find(Target(BOX, 8888)) is trusting.find(Target(BOX, 80))
 
 
 def test_a_pod_ip_of_one_request_is_not_remembered_for_the_next() -> None:
     trusting = source(trust_pod_ip_header=True)
-    trusting.endpoint_for(Target(BOX, 8888, pod_ip="10.0.0.7"))
-    assert trusting.find(BOX).addresses == ("box.team-a.svc.cluster.local",)
+    trusting.find(Target(BOX, 8888, pod_ip="10.0.0.7"))
+    assert trusting.find(Target(BOX, 80)).addresses == ("box.team-a.svc.cluster.local",)
 
 
 def test_memory_is_bounded_however_many_names_are_asked_for(
@@ -53,15 +58,31 @@ def test_memory_is_bounded_however_many_names_are_asked_for(
     monkeypatch.setattr(dns_module, "_CACHED_NAMES", 10)
     names = source()
     for number in range(35):
-        assert names.find(SandboxRef("team-a", f"box-{number}")).ref.name == f"box-{number}"
+        ref = SandboxRef("team-a", f"box-{number}")
+        assert names.find(Target(ref, 80)).ref == ref
     assert len(names._made) <= 10
 
 
-def test_a_sandbox_has_its_own_name_alone_and_never_loses_its_route() -> None:
+def test_a_sandbox_has_its_own_name_alone_and_keeps_its_route_whatever_happens() -> None:
     names = source()
-    endpoint = names.find(BOX)
+    endpoint = names.find(Target(BOX, 80))
     assert names.names(endpoint, BOX) == (BOX,)
+    assert names.evict(endpoint, endpoint.addresses[0]) == ()
+    assert names.hold_ends_in_s(BOX) is None
     assert names.is_current(endpoint)
+    assert not names.is_stale(1.0)
+
+
+def test_nobody_waits_for_news_that_never_come() -> None:
+    with pytest.raises(SandboxNotReady):
+        source().wait(BOX, lambda: None)
+
+
+def test_the_gateway_can_look_sandboxes_up_in_it() -> None:
+    looked_up_in: EndpointSource = source()
+    for method in ("find", "names", "is_current", "wait", "hold_ends_in_s", "evict", "is_stale"):
+        asked = set(inspect.signature(getattr(EndpointSource, method)).parameters) - {"self"}
+        assert set(inspect.signature(getattr(looked_up_in, method)).parameters) == asked
 
 
 async def test_it_is_ready_at_once_and_runs_until_cancelled() -> None:
