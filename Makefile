@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt setup lock wheel clean
+.PHONY: help run test check fmt bench setup lock wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ check: $(COMPLETE) ## format, lint, types, import rules: the one check command
 fmt: $(COMPLETE) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+bench: $(COMPLETE) ## measure the router beside its peers (ARGS=--quick only shows that it works)
+	$(BIN)/python -m bench $(ARGS)
 
 setup: $(COMPLETE) ## only make the environment, in .venv
 
