@@ -225,6 +225,7 @@ FAMILIES: tuple[Family, ...] = (
         "Watches of the Kubernetes API that ended and began anew.",
         ("resource", "reason"),
         (WATCHED_RESOURCES, WATCH_RESTART_REASONS),
+        source=Source.READING,
     ),
     Family(
         "sandbox_router_waiting_requests",
@@ -264,6 +265,7 @@ FAMILIES: tuple[Family, ...] = (
         "Credentials that were refused or could not be checked.",
         ("mode", "reason"),
         (AUTH_MODES, AUTH_FAILURE_REASONS),
+        source=Source.READING,
     ),
     Family(
         "sandbox_router_access_log_dropped_total",

@@ -68,7 +68,6 @@ class Metrics:
         self._router_errors = dict.fromkeys(ROUTER_ERROR_CODES, 0)
         self._connect = _new_histogram(CONNECT_BUCKETS_S)
         self._wait = _new_histogram(WAIT_BUCKETS_S)
-        self._counted: dict[str, dict[tuple[str, ...], float]] = {}
         self._readings: list[tuple[Family, Reading]] = []
 
     def __repr__(self) -> str:
@@ -135,19 +134,7 @@ class Metrics:
         self._namespaces.add(namespace)
         return namespace
 
-    # --- rare events and other rooms' numbers -----------------------------------------------
-
-    def count(self, name: str, *labels: str) -> None:
-        """Adds 1 to a counter whose label sets are closed; a label value outside its set counts as `other`.
-
-        Raises KeyError for a family that isn't in the catalogue, IndexError for the wrong number of labels.
-        """
-        family = BY_NAME[name]
-        if len(labels) != len(family.labels):
-            raise IndexError(f"{name} has the labels {family.labels}")
-        key = tuple(family.closed(position, value) for position, value in enumerate(labels))
-        series = self._counted.setdefault(name, {})
-        series[key] = series.get(key, 0) + 1
+    # --- other rooms' numbers ---------------------------------------------------------------
 
     def read_at_scrape(self, name: str, reading: Reading) -> None:
         """Asks `reading` for the family's numbers at each scrape; several readings of one family add up.
@@ -166,9 +153,6 @@ class Metrics:
         found = {family.name: _zeros(family) for family in FAMILIES}
         self._add_scalars(found)
         self._add_requests(found)
-        for name, counted in self._counted.items():
-            for labels, value in counted.items():
-                _add(found, name, labels, value)
         for family, reading in self._readings:
             self._add_reading(found, family, reading)
         return {name: list(series.items()) for name, series in found.items() if series}
