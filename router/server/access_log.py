@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 import orjson
 
@@ -12,7 +12,6 @@ from router.proxy.outcome import Outcome
 from router.server.escaping import printable, printable_path
 from router.server.line_writer import SHARED_WRITE_BYTES, LineWriter
 
-Format = Literal["json", "text"]
 Facts = dict[str, str | int | float | None]
 
 STDOUT = 1
@@ -43,9 +42,10 @@ class AccessLog:
         self,
         *,
         sink: BinaryIO | int = STDOUT,
-        log_format: Format = "json",
+        log_format: str = "json",
         max_pending_bytes: int = 8 * 1024 * 1024,
     ) -> None:
+        """`log_format` is `json` or `text`."""
         self._writer = LineWriter(sink, max_pending_bytes=max_pending_bytes)
         self._is_json = log_format == "json"
         self._second = -1
