@@ -100,7 +100,8 @@ def is_in_cluster() -> bool:
 
 def usable_cores() -> int:
     """Returns how many cores this process may use: its CPU affinity, or a smaller container limit (cgroup v2)."""
-    cores = len(os.sched_getaffinity(0))
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     try:
         quota, period = CPU_QUOTA.read_text("ascii").split()
         return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
