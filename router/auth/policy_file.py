@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from pathlib import Path as FilePath
-from typing import Any
 
 import yaml
 
@@ -17,6 +16,12 @@ _MATCH_KEYS = ("subject", "group", "issuer", "identity")
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+_DIGITS = re.compile(r"[0-9]{1,6}", re.ASCII)
+_NULL = "tag:yaml.org,2002:null"
+_TAGS = {
+    f"tag:yaml.org,2002:{name}"
+    for name in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
+}
 _MAX_ERRORS = 20
 
 
@@ -34,8 +39,7 @@ def watch_policy(
 
 def parse_policy(content: bytes) -> Policy:
     """Returns the policy that `content` spells. Raises ValueError that names every fault (up to twenty) with its line."""
-    document = _Document.parse(content)
-    reader = _Reader(document)
+    reader = _Reader(_Document(content))
     policy = reader.policy()
     if reader.errors:
         shown = reader.errors[:_MAX_ERRORS]
@@ -45,29 +49,20 @@ def parse_policy(content: bytes) -> Policy:
 
 
 class _Document:
-    """A YAML document as plain values, with the line of each, and the text of each scalar as it was written."""
+    """A YAML document as plain values, with the line of each.
 
-    def __init__(self, value: Any, lines: dict[Path, int], texts: dict[Path, str]) -> None:
-        self.value = value
-        self._lines = lines
-        self._texts = texts
+    Scalars stay as they are written (an id of digits is text, `no` is a name) except where a number is meant: in `ports`.
+    """
 
-    @classmethod
-    def parse(cls, content: bytes) -> _Document:
-        """Raises ValueError with the line for text that isn't YAML, repeats a key or uses aliases."""
-        lines: dict[Path, int] = {}
-        texts: dict[Path, str] = {}
-        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    def __init__(self, content: bytes) -> None:
+        """Raises ValueError with the line for text that isn't YAML, repeats a key, or uses tags or aliases."""
+        self._lines: dict[Path, int] = {}
+        self._seen: set[int] = set()
         try:
-            reader = loader(content)
-            try:
-                root = reader.get_single_node()
-                if root is None:
-                    raise ValueError("the file is empty; for no rules write `rules: []`")
-                _walk(root, (), lines, texts, set())
-                return cls(reader.construct_document(root), lines, texts)
-            finally:
-                reader.dispose()
+            root = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            if root is None:
+                raise ValueError("the file is empty; for no rules write `rules: []`")
+            self.value = self._plain(root, ())
         except yaml.YAMLError as error:
             raise ValueError(_spell_yaml_error(error)) from error
         except RecursionError:
@@ -79,35 +74,39 @@ class _Document:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def text(self, path: Path) -> str | None:
-        """Returns the scalar at `path` as it was written (an id of digits stays text), None when there is no scalar."""
-        return self._texts.get(path)
+    def _plain(self, node: yaml.Node, path: Path) -> object:
+        line = node.start_mark.line + 1
+        if id(node) in self._seen:
+            raise ValueError(f"line {line}: YAML aliases are not supported here")
+        self._seen.add(id(node))
+        self._lines.setdefault(path, line)
+        if node.tag not in _TAGS:
+            raise ValueError(f"line {line}: YAML tags are not supported here")
+        if isinstance(node, yaml.MappingNode):
+            return {
+                self._key(key, path): self._value(key, child, path) for key, child in node.value
+            }
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(child, (*path, number)) for number, child in enumerate(node.value)]
+        if node.tag == _NULL:
+            return None
+        text = str(node.value)
+        if path[-2:-1] == ("ports",) and _DIGITS.fullmatch(text):
+            return int(text)
+        return text
 
+    def _key(self, key: yaml.Node, path: Path) -> str:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise ValueError(f"line {line}: keys must be plain words")
+        below = (*path, str(key.value))
+        if below in self._lines:
+            raise ValueError(f"line {line}: `{key.value}` is given twice")
+        self._lines[below] = line
+        return str(key.value)
 
-def _walk(
-    node: Any, path: Path, lines: dict[Path, int], texts: dict[Path, str], seen: set[int]
-) -> None:
-    """Notes lines and texts of `node` and all below it."""
-    line = node.start_mark.line + 1
-    if id(node) in seen:
-        raise ValueError(f"line {line}: YAML aliases are not supported here")
-    seen.add(id(node))
-    lines[path] = line
-    if isinstance(node, yaml.ScalarNode):
-        texts[path] = node.value
-    elif isinstance(node, yaml.SequenceNode):
-        for position, child in enumerate(node.value):
-            _walk(child, (*path, position), lines, texts, seen)
-    elif isinstance(node, yaml.MappingNode):
-        for key, child in node.value:
-            key_line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
-                raise ValueError(f"line {key_line}: keys must be plain words")
-            below = (*path, str(key.value))
-            if below in lines:
-                raise ValueError(f"line {key_line}: `{key.value}` is given twice")
-            _walk(child, below, lines, texts, seen)
-            lines[below] = key_line
+    def _value(self, key: yaml.Node, child: yaml.Node, path: Path) -> object:
+        return self._plain(child, (*path, str(key.value)))
 
 
 def _spell_yaml_error(error: yaml.YAMLError) -> str:
@@ -147,14 +146,14 @@ class _Reader:
 
     def _match(self, at: Path, value: object) -> PrincipalMatch:
         keys = self._mapping(value, at, _MATCH_KEYS)
-        words = {key: self._word((*at, key)) for key in _MATCH_KEYS if key in keys}
+        words = {key: self._word((*at, key), keys[key]) for key in _MATCH_KEYS if key in keys}
         if not words and isinstance(value, dict):
             self._error(at, f"must name at least one of {', '.join(_MATCH_KEYS)}")
         return PrincipalMatch(**words)
 
     def _revoked(self, value: object) -> frozenset[str]:
-        entries = self._list(value, ("revoked",))
-        return frozenset(self._word(("revoked", position)) for position in range(len(entries)))
+        entries = enumerate(self._list(value, ("revoked",)))
+        return frozenset(self._word(("revoked", position), entry) for position, entry in entries)
 
     def _not_before(self, value: object) -> tuple[NotBefore, ...]:
         found = []
@@ -165,29 +164,30 @@ class _Reader:
                 self._error(at, "must name an issuer or a subject")
             found.append(
                 NotBefore(
-                    issuer=self._word((*at, "issuer")) if "issuer" in keys else "",
-                    subject=self._word((*at, "subject")) if "subject" in keys else "",
-                    time=self._time((*at, "time")),
+                    issuer=self._optional_word(at, keys, "issuer"),
+                    subject=self._optional_word(at, keys, "subject"),
+                    time=self._time((*at, "time"), keys.get("time")),
                 )
             )
         return tuple(found)
 
-    def _time(self, at: Path) -> float:
-        text = self._document.text(at)
-        if text is not None and _RFC3339.fullmatch(text):
+    def _time(self, at: Path, value: object) -> float:
+        if isinstance(value, str) and _RFC3339.fullmatch(value):
             try:
-                return datetime.datetime.fromisoformat(text.upper()).timestamp()
-            except ValueError:
+                return datetime.datetime.fromisoformat(value.upper()).timestamp()
+            except (ValueError, OverflowError):
                 pass
         self._error(at, "must be a time with its zone, like 2026-12-01T00:00:00Z")
         return 0.0
 
-    def _word(self, at: Path) -> str:
-        text = self._document.text(at)
-        if not text:
-            self._error(at, "must be a text that is not empty")
-            return ""
-        return text
+    def _optional_word(self, at: Path, keys: dict[str, object], key: str) -> str:
+        return self._word((*at, key), keys[key]) if key in keys else ""
+
+    def _word(self, at: Path, value: object) -> str:
+        if isinstance(value, str) and value:
+            return value
+        self._error(at, "must be a text that is not empty")
+        return ""
 
     def _list(self, value: object, at: Path) -> list[object]:
         if isinstance(value, list):

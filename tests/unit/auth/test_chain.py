@@ -1,0 +1,340 @@
+"""AuthenticatorChain: which credential decides, and that none is passed over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
+from router.auth.chain import MAX_TOKEN_BYTES, AuthenticatorChain, bearer_token
+from router.auth.mtls import CertificateAuthenticator
+from router.auth.principal import Principal
+from router.auth.static import StaticTokenAuthenticator
+from router.auth.verifier import Reason, Refusal, Verdict
+from router.errors import AuthUnavailable, Unauthenticated
+
+ALICE = CertificateIdentity("spiffe://example/alice", "uri")
+STALE = CertificateIdentity("spiffe://example/alice", "uri", not_after=1.0)
+
+
+class Remote:
+    """A verifier that answers later, about tokens that begin with its prefix."""
+
+    mode = "token-review"
+
+    def __init__(self, prefix: bytes = b"k8s-") -> None:
+        self.prefix = prefix
+        self.asked: list[bytes] = []
+
+    def verify(self, token: bytes) -> Verdict | Awaitable[Verdict]:
+        return self._later(token)
+
+    async def _later(self, token: bytes) -> Verdict:
+        await asyncio.sleep(0)
+        self.asked.append(token)
+        if token == b"k8s-down":
+            return Refusal(self.mode, Reason.UNAVAILABLE, "", log="no answer")
+        if token.startswith(self.prefix):
+            return Principal("system:serviceaccount:a:b", self.mode)
+        return Refusal(self.mode, Reason.REJECTED, "Rejected.", is_final=False)
+
+
+class Strict:
+    """A verifier at once: `mine-good` is good, other `mine-` tokens are bad for good, the rest is somebody else's."""
+
+    mode = "jwt"
+
+    def verify(self, token: bytes) -> Verdict:
+        if token == b"mine-good":
+            return Principal("alice", self.mode)
+        if token.startswith(b"mine-"):
+            return Refusal(self.mode, Reason.BAD_SIGNATURE, "The signature is wrong.")
+        return Refusal(self.mode, Reason.UNKNOWN_KEY, "The key is not known.", is_final=False)
+
+
+def _chain(
+    *modes: str, anonymous: bool = False, remote: Remote | None = None
+) -> AuthenticatorChain:
+    makers = {
+        "static": lambda: StaticTokenAuthenticator(tokens=[b"s3cret"]),
+        "jwt": Strict,
+        "token-review": lambda: remote or Remote(),
+    }
+    return AuthenticatorChain(
+        bearer=[makers[mode]() for mode in modes if mode != "mtls"],  # type: ignore[no-untyped-call]
+        certificate=CertificateAuthenticator() if "mtls" in modes else None,
+        certificate_first=modes[:1] == ("mtls",),
+        anonymous=anonymous,
+    )
+
+
+async def _caller(chain: AuthenticatorChain, **credentials: object) -> Authenticated:
+    answer = chain.authenticate(Credentials(**credentials))  # type: ignore[arg-type]
+    return answer if isinstance(answer, Authenticated) else await answer
+
+
+async def _refusal(chain: AuthenticatorChain, **credentials: object) -> Unauthenticated:
+    with pytest.raises(Unauthenticated) as caught:
+        await _caller(chain, **credentials)
+    return caught.value
+
+
+# --- where a bearer token is looked for ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"Bearer s3cret", b"bearer s3cret", b"BEARER s3cret", b"Bearer   s3cret ", b"bearer\ts3cret"],
+)
+async def test_authorization_bearer_is_consumed_whatever_the_case_of_its_scheme(
+    value: bytes,
+) -> None:
+    caller = await _caller(_chain("static"), authorization=value)
+
+    assert caller.principal.mode == "static"
+    assert caller.consumed_authorization
+
+
+async def test_beside_x_sandbox_token_authorization_is_the_apps_own() -> None:
+    caller = await _caller(
+        _chain("static"), sandbox_token=b"s3cret", authorization=b"Bearer of-the-app"
+    )
+
+    assert not caller.consumed_authorization
+
+
+async def test_a_bad_x_sandbox_token_is_refused_although_authorization_holds_a_good_one() -> None:
+    error = await _refusal(_chain("static"), sandbox_token=b"wrong", authorization=b"Bearer s3cret")
+
+    assert error.status == 401
+
+
+async def test_an_empty_x_sandbox_token_is_an_invalid_one() -> None:
+    await _refusal(_chain("static"), sandbox_token=b"", authorization=b"Bearer s3cret")
+
+
+async def test_a_subprotocol_token_is_enough() -> None:
+    caller = await _caller(_chain("static"), subprotocol_token=b"s3cret")
+
+    assert caller.principal.mode == "static"
+    assert not caller.consumed_authorization
+
+
+async def test_a_subprotocol_token_beside_a_good_bearer_must_be_valid_too() -> None:
+    for good in ({"sandbox_token": b"s3cret"}, {"authorization": b"Bearer s3cret"}):
+        await _refusal(_chain("static"), subprotocol_token=b"wrong", **good)
+
+
+async def test_of_x_sandbox_token_and_subprotocol_the_header_decides() -> None:
+    caller = await _caller(
+        _chain("static", "jwt"), sandbox_token=b"mine-good", subprotocol_token=b"s3cret"
+    )
+
+    assert caller.principal.mode == "jwt"
+
+
+async def test_basic_credentials_beside_a_subprotocol_token_are_the_apps_own() -> None:
+    caller = await _caller(
+        _chain("static"), subprotocol_token=b"s3cret", authorization=b"Basic dXNlcjpwYXNz"
+    )
+
+    assert not caller.consumed_authorization
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b" ",
+        b"Bearer",
+        b"Bearer ",
+        b"s3cret",
+        b"Basic s3cret",
+        b"Bearers s3cret",
+        b"Bearer s3cret, Bearer s3cret",
+        b"Bearer caf\xe9.\xff.\xc3\xa9",
+        b"Bearer s3cre",
+    ],
+)
+async def test_a_bad_authorization_alone_is_401(value: bytes) -> None:
+    await _refusal(_chain("static", "jwt"), authorization=value)
+
+
+async def test_a_bare_token_is_not_taken_for_the_apps_own_and_passed_to_the_sandbox() -> None:
+    for beside in ({"certificate": ALICE}, {"subprotocol_token": b"s3cret"}):
+        error = await _refusal(_chain("static", "mtls"), authorization=b"s3cret", **beside)
+        assert "malformed" in error.detail
+
+
+async def test_no_credential_at_all_is_401() -> None:
+    error = await _refusal(_chain("static"))
+
+    assert error.detail == "Credentials are required."
+
+
+async def test_a_token_beyond_the_limit_is_refused_unread() -> None:
+    remote = Remote(prefix=b"")
+    chain = _chain("token-review", remote=remote)
+
+    for name in ("sandbox_token", "subprotocol_token"):
+        await _refusal(chain, **{name: b"a" * (MAX_TOKEN_BYTES + 1)})
+
+    assert remote.asked == []
+
+
+# --- certificates ----------------------------------------------------------------------------
+
+
+async def test_a_certificate_is_enough_where_its_mode_is_on() -> None:
+    caller = await _caller(_chain("jwt", "mtls"), certificate=ALICE)
+
+    assert caller.principal.identity == ALICE.identity
+
+
+async def test_with_only_mtls_on_authorization_is_the_apps_own() -> None:
+    caller = await _caller(_chain("mtls"), certificate=ALICE, authorization=b"Bearer of-the-app")
+
+    assert not caller.consumed_authorization
+
+
+async def test_with_only_mtls_on_a_token_replaces_no_certificate() -> None:
+    error = await _refusal(_chain("mtls"), authorization=b"Bearer s3cret", sandbox_token=b"s3cret")
+
+    assert error.challenge == 'Certificate realm="sandbox-router"'
+
+
+async def test_a_certificate_where_its_mode_is_off_is_no_credential() -> None:
+    await _refusal(_chain("static"), certificate=ALICE)
+
+
+@pytest.mark.parametrize(
+    ("modes", "mode"), [(("mtls", "static"), "mtls"), (("static", "mtls"), "static")]
+)
+async def test_of_a_certificate_and_a_token_the_first_configured_mode_names_the_caller(
+    modes: tuple[str, ...], mode: str
+) -> None:
+    caller = await _caller(_chain(*modes), certificate=ALICE, authorization=b"Bearer s3cret")
+
+    assert caller.principal.mode == mode
+    assert caller.consumed_authorization
+
+
+@pytest.mark.parametrize("modes", [("mtls", "static"), ("static", "mtls")])
+async def test_of_a_certificate_and_a_token_both_must_be_valid(modes: tuple[str, ...]) -> None:
+    await _refusal(_chain(*modes), certificate=ALICE, authorization=b"Bearer wrong")
+    await _refusal(_chain(*modes), certificate=STALE, authorization=b"Bearer s3cret")
+
+
+async def test_an_expired_certificate_is_refused_on_a_connection_that_is_still_open() -> None:
+    error = await _refusal(_chain("mtls"), certificate=STALE)
+
+    assert error.detail == "The client certificate has expired."
+
+
+# --- several bearer modes --------------------------------------------------------------------
+
+
+async def test_verifiers_are_asked_in_order_until_one_knows_the_token() -> None:
+    remote = Remote()
+    chain = _chain("static", "jwt", "token-review", remote=remote)
+
+    modes = [
+        (await _caller(chain, authorization=b"Bearer " + token)).principal.mode
+        for token in (b"s3cret", b"mine-good", b"k8s-token")
+    ]
+
+    assert modes == ["static", "jwt", "token-review"]
+    assert remote.asked == [b"k8s-token"]
+
+
+async def test_a_bad_token_of_one_kind_is_not_tried_as_another() -> None:
+    remote = Remote(prefix=b"")
+
+    error = await _refusal(_chain("jwt", "token-review", remote=remote), sandbox_token=b"mine-bad")
+
+    assert error.detail == "The signature is wrong."
+    assert remote.asked == []
+
+
+async def test_a_verifier_that_answers_later_may_come_before_one_that_answers_at_once() -> None:
+    caller = await _caller(_chain("token-review", "jwt"), sandbox_token=b"mine-good")
+
+    assert caller.principal.mode == "jwt"
+
+
+async def test_a_token_that_nobody_knows_is_401_with_the_most_telling_detail() -> None:
+    error = await _refusal(_chain("static", "jwt", "token-review"), sandbox_token=b"strange")
+
+    assert error.detail == "The key is not known."
+
+
+async def test_a_verifier_that_cannot_answer_is_503_and_not_401() -> None:
+    with pytest.raises(AuthUnavailable) as caught:
+        await _caller(_chain("jwt", "token-review"), sandbox_token=b"k8s-down")
+
+    assert "no answer" in caught.value.reason
+
+
+async def test_without_any_credential_anonymous_callers_come_in_where_none_is_on_too() -> None:
+    chain = _chain("jwt", anonymous=True)
+
+    assert (await _caller(chain)).principal.mode == "none"
+    await _refusal(chain, sandbox_token=b"strange")
+
+
+# --- what a refusal tells --------------------------------------------------------------------
+
+
+async def test_the_challenge_tells_a_refused_token_from_a_missing_one() -> None:
+    chain = _chain("static")
+
+    missing = await _refusal(chain)
+    refused = await _refusal(chain, authorization=b"Bearer wrong")
+
+    assert missing.challenge == 'Bearer realm="sandbox-router"'
+    assert refused.challenge == 'Bearer realm="sandbox-router", error="invalid_token"'
+
+
+async def test_refusals_are_counted_by_mode_and_reason() -> None:
+    chain = _chain("jwt", "token-review")
+    for token in (b"mine-bad", b"mine-bad", b"strange"):
+        await _refusal(chain, sandbox_token=token)
+    await _refusal(chain)
+    with pytest.raises(AuthUnavailable):
+        await _caller(chain, sandbox_token=b"k8s-down")
+
+    assert chain.failures == {
+        ("jwt", "bad_signature"): 2,
+        ("jwt", "unknown_key"): 1,
+        ("none", "missing"): 1,
+        ("token-review", "unavailable"): 1,
+    }
+
+
+async def test_no_refusal_repeats_the_token() -> None:
+    for modes in (("static",), ("jwt",), ("static", "jwt", "token-review")):
+        error = await _refusal(_chain(*modes), authorization=b"Bearer hunter2-hunter2")
+        assert "hunter2" not in f"{error.detail} {error.reason} {error.challenge}"
+
+
+def test_credentials_never_show_in_a_repr() -> None:
+    shown = repr(Credentials(authorization=b"Bearer s3cret", sandbox_token=b"s3cret"))
+
+    assert shown == "<Credentials offered=['authorization', 'sandbox_token']>"
+    assert "s3cret" not in repr(_chain("static", "mtls"))
+
+
+@pytest.mark.parametrize(
+    ("value", "token"),
+    [
+        (b"Bearer a.b.c", b"a.b.c"),
+        (b"bEaReR  a", b"a"),
+        (b"Bearer", None),
+        (b"Basic a", None),
+        (b"Bearerx a", None),
+    ],
+)
+def test_bearer_token_reads_the_scheme(value: bytes, token: bytes | None) -> None:
+    assert bearer_token(value) == token
