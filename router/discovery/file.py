@@ -47,9 +47,9 @@ class FileDiscovery:
         poll_interval_s: float = 1.0,
         default_namespace: str = "default",
     ) -> None:
-        self.reloads = 0
+        self.reloads_succeeded = 0
         """New contents taken over, the first included."""
-        self.reload_failures = 0
+        self.reloads_failed = 0
         """New contents (or losses of the file) that were not."""
         self._path = path
         self._index = index
@@ -61,8 +61,8 @@ class FileDiscovery:
     def __repr__(self) -> str:
         problem = self._seen.problem if self._seen else "not read yet"
         return (
-            f"<FileDiscovery {self._path} reloads={self.reloads} "
-            f"failures={self.reload_failures} problem={problem!r}>"
+            f"<FileDiscovery {self._path} reloads={self.reloads_succeeded} "
+            f"failures={self.reloads_failed} problem={problem!r}>"
         )
 
     def load_once(self) -> None:
@@ -82,7 +82,7 @@ class FileDiscovery:
 
     def missing(self) -> list[str]:
         """Returns what keeps the router from being ready: a table that never was loaded."""
-        if self.reloads:
+        if self.reloads_succeeded:
             return []
         return [f"the sandboxes file {self._path} has not been loaded yet"]
 
@@ -112,13 +112,13 @@ class FileDiscovery:
         seen, self._seen = self._seen, reading
         is_news = seen is None or (seen.digest, seen.problem) != (reading.digest, reading.problem)
         if is_news and reading.problem:
-            self.reload_failures += 1
+            self.reloads_failed += 1
             logger.warning(
                 "sandboxes file not loaded, the last good table stays",
                 extra={"fields": {"file": str(self._path), "reason": reading.problem}},
             )
         elif is_news:
-            self.reloads += 1
+            self.reloads_succeeded += 1
             for endpoint in self._index.replace(reading.endpoints):
                 self._on_retired(endpoint)
             logger.info(

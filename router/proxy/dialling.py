@@ -200,6 +200,8 @@ class _Opening:
         gateway, exchange = self._gateway, self._exchange
         outcome = exchange.outcome
         outcome.upstream_error = failure.reason
+        if failure.is_unknown_name and not permit.endpoint.uid:
+            raise SandboxNotFound(reason=failure.detail)  # discovery by DNS: no name, no sandbox
         if failure.dead_address:
             evicted = gateway.source.evict(permit.endpoint, failure.dead_address)
             if evicted:

@@ -23,6 +23,7 @@ PoolKey = tuple[str, tuple[str, ...], int]
 """Pod UID (or the sandbox's name where discovery has no UIDs), its addresses, the port dialled."""
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
+_NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -33,7 +34,11 @@ class ConnectFailed(Exception):
     host is alive (a refused port).
     """
 
-    def __init__(self, reason: str, detail: str, *, dead_address: str = "") -> None:
+    def __init__(
+        self, reason: str, detail: str, *, dead_address: str = "", is_unknown_name: bool = False
+    ) -> None:
+        self.is_unknown_name = is_unknown_name
+        """True when DNS says that there is no such name."""
         self.reason = reason
         self.detail = detail
         self.dead_address = dead_address
@@ -184,7 +189,11 @@ class Pool:
             async with asyncio.timeout(self._limit_s(end)):
                 found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, TimeoutError) as exc:
-            raise ConnectFailed("resolve_error", f"{name}: {exc or 'timed out'}") from exc
+            raise ConnectFailed(
+                "resolve_error",
+                f"{name}: {exc or 'timed out'}",
+                is_unknown_name=isinstance(exc, socket.gaierror) and exc.errno in _NO_SUCH_NAME,
+            ) from exc
         addresses = [str(info[4][0]) for info in found]
         for address in addresses:
             if is_never_a_sandbox(address, allow_loopback=True):
@@ -194,7 +203,7 @@ class Pool:
     async def _dial(
         self, endpoint: Endpoint, name: str, address: str, port: int, end: float
     ) -> Upstream:
-        if self._is_own_listener(address, port):
+        if self.is_own_listener(address, port):
             raise Forbidden("The router does not connect to itself.", reason=f"{address}:{port}")
         host = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
         key = (endpoint.uid or str(endpoint.ref), endpoint.addresses, port)
@@ -218,7 +227,7 @@ class Pool:
         left = max(0.0, end - time.monotonic())
         return min(self._connect_timeout_s, left) if self._connect_timeout_s else left
 
-    def _is_own_listener(self, address: str, port: int) -> bool:
+    def is_own_listener(self, address: str, port: int) -> bool:
         """Returns True when a connection to address:port would reach a listener of this very process."""
         for own_address, own_port in self._own_listeners():
             if port == own_port and (

@@ -83,7 +83,7 @@ def test_a_good_file_fills_the_table_and_makes_ready(scene: Scene) -> None:
     assert scene.host() == "10.0.0.1"
     assert scene.discovery.missing() == []
     assert scene.index.age_s() is not None
-    assert scene.discovery.reloads == 1
+    assert scene.discovery.reloads_succeeded == 1
 
 
 def test_a_bad_file_stops_the_start_with_file_and_line(scene: Scene) -> None:
@@ -116,7 +116,7 @@ async def test_a_changed_file_is_taken_over_and_what_lost_its_route_is_retired(
         await until(lambda: scene.host() == "10.0.0.2")
 
     assert scene.retired == [before]
-    assert scene.discovery.reloads == 2
+    assert scene.discovery.reloads_succeeded == 2
 
 
 async def test_a_rotated_mount_is_noticed_though_the_files_name_stays(
@@ -156,7 +156,7 @@ async def test_a_settled_file_is_not_read_again(
     async with scene.running():
         await until(lambda: scene.index.last_synced_at != synced_at)
 
-    assert scene.discovery.reload_failures == 0
+    assert scene.discovery.reloads_failed == 0
 
 
 async def test_a_touched_file_of_the_same_content_is_no_reload(scene: Scene) -> None:
@@ -167,7 +167,7 @@ async def test_a_touched_file_of_the_same_content_is_no_reload(scene: Scene) -> 
         scene.path.write_text(listing())
         await until(lambda: scene.index.last_synced_at != synced_at)
 
-    assert scene.discovery.reloads == 1
+    assert scene.discovery.reloads_succeeded == 1
 
 
 @pytest.mark.parametrize("broken", ["sandboxes: [", "", "sandboxes:\n  - {name: X, host: h}\n"])
@@ -178,24 +178,24 @@ async def test_a_broken_new_file_keeps_the_old_table_in_force_and_is_told_once(
 
     async with scene.running():
         scene.path.write_text(broken)
-        await until(lambda: scene.discovery.reload_failures == 1)
+        await until(lambda: scene.discovery.reloads_failed == 1)
         synced_at = scene.index.last_synced_at
         await asyncio.sleep(0.05)
 
         assert scene.host() == "10.0.0.1"
         assert scene.discovery.missing() == []
-        assert scene.discovery.reload_failures == 1
+        assert scene.discovery.reloads_failed == 1
         assert scene.index.last_synced_at == synced_at
         assert len(warnings(caplog)) == 1
 
         scene.path.write_text("sandboxes: 7")
-        await until(lambda: scene.discovery.reload_failures == 2)
+        await until(lambda: scene.discovery.reloads_failed == 2)
         scene.path.write_text(listing("10.0.0.2"))
         await until(lambda: scene.host() == "10.0.0.2")
 
     assert len(warnings(caplog)) == 2
     assert str(scene.path) in warnings(caplog)[0].fields["reason"]
-    assert (scene.discovery.reloads, scene.discovery.reload_failures) == (2, 2)
+    assert (scene.discovery.reloads_succeeded, scene.discovery.reloads_failed) == (2, 2)
 
 
 async def test_a_file_that_vanishes_for_a_while_keeps_the_table(
@@ -205,13 +205,13 @@ async def test_a_file_that_vanishes_for_a_while_keeps_the_table(
 
     async with scene.running():
         scene.path.unlink()
-        await until(lambda: scene.discovery.reload_failures == 1)
+        await until(lambda: scene.discovery.reloads_failed == 1)
         await asyncio.sleep(0.05)
         assert scene.host() == "10.0.0.1"
         assert len(warnings(caplog)) == 1
 
         scene.path.write_text(listing())
-        await until(lambda: scene.discovery.reloads == 2)
+        await until(lambda: scene.discovery.reloads_succeeded == 2)
 
     assert scene.retired == []
 
@@ -222,7 +222,7 @@ async def test_without_a_first_load_it_becomes_ready_when_the_file_appears(
     scene = Scene(tmp_path / "late.yaml")
 
     async with scene.running():
-        await until(lambda: scene.discovery.reload_failures == 1)
+        await until(lambda: scene.discovery.reloads_failed == 1)
         assert scene.discovery.missing() != []
         scene.path.write_text(listing())
         await until(lambda: scene.discovery.missing() == [])

@@ -1,0 +1,155 @@
+"""Builds who may call: authenticators, authorizers and the files and fetchers behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from router.auth.authenticator import Authenticator
+from router.auth.anonymous import AnonymousAuthenticator
+from router.auth.chain import AuthenticatorChain
+from router.auth.claims import ClaimRules
+from router.auth.grant_authorizer import GrantAuthorizer
+from router.auth.jwks import JwksFetcher
+from router.auth.jwt import JwtVerifier
+from router.auth.keys import KeyRing, watch_keys
+from router.auth.mtls import CertificateAuthenticator
+from router.auth.policy import CurrentPolicy
+from router.auth.policy_file import watch_policy
+from router.auth.review import Reviewer
+from router.auth.revocation import Revocation
+from router.auth.static import StaticTokenAuthenticator, tokens_from_file, watch_static_tokens
+from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
+from router.auth.token_review import TokenReviewVerifier
+from router.auth.verifier import BearerVerifier
+from router.settings import Settings
+from router.watched_file import WatchedFiles
+
+
+@dataclass(slots=True)
+class Access:
+    """Who may call, with what has to run and be closed for it."""
+
+    authenticator: Authenticator
+    authorizer: GrantAuthorizer | SubjectAccessReviewAuthorizer
+    rights: Revocation
+    policy: CurrentPolicy
+    failures: Counter[tuple[str, str]]
+    """Refused credentials by (mode, reason)."""
+    files: dict[str, WatchedFiles[Any]] = field(default_factory=dict)
+    """Watched files by their name in metrics."""
+    runners: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    closers: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    missing: list[Callable[[], list[str]]] = field(default_factory=list)
+
+
+def needs_reviews(settings: Settings) -> bool:
+    """Returns True when the API server is asked about callers."""
+    return "token-review" in settings.auth.auth or settings.auth.subject_access_review
+
+
+def build_access(settings: Settings, *, reviewer: Reviewer | None) -> Access:
+    """Returns who may call, with every file read. Raises ValueError or OSError that names the file at fault.
+
+    `reviewer` asks the API server; it must be given when needs_reviews().
+    """
+    auth = settings.auth
+    policy = CurrentPolicy()
+    rights = Revocation(policy=policy, auth_grace_s=auth.auth_grace_s)
+    grants = GrantAuthorizer(policy=policy)
+    access = Access(
+        authenticator=AnonymousAuthenticator(),
+        authorizer=grants,
+        rights=rights,
+        policy=policy,
+        failures=Counter(),
+    )
+    if auth.policy_file is not None:
+        access.files["policy"] = watch_policy(policy, auth.policy_file)
+    if auth.auth != ("none",):
+        chain = AuthenticatorChain(
+            bearer=[
+                _bearer_verifier(mode, settings, access, reviewer)
+                for mode in auth.auth
+                if mode != "mtls"
+            ],
+            certificate=CertificateAuthenticator() if "mtls" in auth.auth else None,
+            certificate_first=auth.auth[0] == "mtls",
+        )
+        access.authenticator = chain
+        access.failures = chain.failures
+    if auth.subject_access_review and reviewer is not None:
+        rbac = SubjectAccessReviewAuthorizer(
+            grants=grants, reviewer=reviewer, ttl_s=auth.token_review_ttl_s
+        )
+        access.authorizer = rbac
+        access.closers.append(rbac.close)
+    for watched in access.files.values():
+        watched.load_once()
+        access.runners.append(watched.run)
+    return access
+
+
+def _bearer_verifier(
+    mode: str, settings: Settings, access: Access, reviewer: Reviewer | None
+) -> BearerVerifier:
+    if mode == "static":
+        return _static(settings, access)
+    if mode == "jwt":
+        return _jwt(settings, access)
+    if mode == "token-review" and reviewer is not None:
+        verifier = TokenReviewVerifier(
+            reviewer=reviewer,
+            audiences=settings.auth.token_review_audiences,
+            ttl_s=settings.auth.token_review_ttl_s,
+            is_refused=access.rights.is_refused,
+        )
+        access.policy.on_change(verifier.forget)
+        access.closers.append(verifier.close)
+        return verifier
+    raise ValueError(f"auth: the mode {mode!r} can't be built")
+
+
+def _static(settings: Settings, access: Access) -> StaticTokenAuthenticator:
+    token = settings.auth.static_token
+    always = () if token is None else (token.strip().encode(),)
+    path = settings.auth.static_token_file
+    if path is None:
+        return StaticTokenAuthenticator(tokens=always)
+    try:
+        tokens = tokens_from_file(path.read_bytes())
+    except ValueError as exc:
+        raise ValueError(f"{path}: {exc}") from exc
+    verifier = StaticTokenAuthenticator(tokens=(*always, *tokens))
+    access.files["static_token"] = watch_static_tokens(verifier, path, always=always)
+    return verifier
+
+
+def _jwt(settings: Settings, access: Access) -> JwtVerifier:
+    auth = settings.auth
+    keys = KeyRing()
+    remote: JwksFetcher | None = None
+    if auth.jwt_secret_file is not None:
+        access.files["jwt_secret"] = watch_keys(
+            keys, auth.jwt_secret_file, source="jwt-secret-file", allow_secrets=True
+        )
+    if auth.jwks_file is not None:
+        access.files["jwks"] = watch_keys(
+            keys, auth.jwks_file, source="jwks-file", allow_secrets=False
+        )
+    if auth.jwks_url is not None:
+        remote = JwksFetcher(url=auth.jwks_url, keys=keys)
+        access.runners.append(remote.run)
+        access.missing.append(remote.missing)
+    verifier = JwtVerifier(
+        keys=keys,
+        rules=ClaimRules(
+            issuer=auth.jwt_issuer, audiences=auth.jwt_audience, leeway_s=auth.jwt_leeway_s
+        ),
+        is_refused=access.rights.is_refused,
+        remote=remote,
+    )
+    access.policy.on_change(verifier.forget)
+    return verifier

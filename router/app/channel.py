@@ -1,0 +1,125 @@
+"""Channel: how the supervisor and a worker talk, over one Unix socket pair.
+
+Frames: four bytes of length, then JSON. The supervisor asks `{"id", "ask", "arg"}`, the worker answers `{"id", "answer"}` or
+`{"id", "error"}`; the worker also tells events, `{"event"}`. Both ends are this very code, so nothing here is a public format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+logger = logging.getLogger("sandbox_router.app")
+
+_MAX_FRAME: Final = 256 * 1024 * 1024
+
+
+class ChannelClosed(ConnectionError):
+    """The other side has gone."""
+
+
+class Channel:
+    """One end. Open it with open()."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Channel asked={len(self._asked)} closed={self._is_closed}>"
+
+    @classmethod
+    async def open(cls, sock: socket.socket) -> Channel:
+        """Returns the end that lives on this socket."""
+        reader, writer = await asyncio.open_unix_connection(sock=sock)
+        return cls(reader, writer)
+
+    async def send(self, message: bytes) -> None:
+        """Sends one frame. Raises ChannelClosed."""
+        if self._is_closed:
+            raise ChannelClosed("the other process is gone")
+        try:
+            self._writer.write(len(message).to_bytes(4, "big") + message)
+            await self._writer.drain()
+        except ConnectionError as exc:
+            raise ChannelClosed("the other process is gone") from exc
+
+    async def receive(self) -> bytes:
+        """Returns the next frame. Raises ChannelClosed."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            if size > _MAX_FRAME:
+                raise ChannelClosed(f"a frame of {size} bytes")
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError) as exc:
+            raise ChannelClosed("the other process is gone") from exc
+
+    async def tell(self, event: str) -> None:
+        await self.send(orjson.dumps({"event": event}))
+
+    async def ask(self, question: str, argument: Any = None, *, timeout_s: float = 5.0) -> Any:
+        """Returns the other side's answer. Raises ChannelClosed, TimeoutError, RuntimeError (it failed there)."""
+        number = next(self._numbers)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            await self.send(orjson.dumps({"id": number, "ask": question, "arg": argument}))
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        finally:
+            self._asked.pop(number, None)
+
+    async def serve(
+        self,
+        *,
+        answer: Callable[[str, Any], Awaitable[Any]],
+        on_event: Callable[[str], None] = lambda event: None,
+    ) -> None:
+        """Reads frames until the other side has gone."""
+        try:
+            while True:
+                message = orjson.loads(await self.receive())
+                if "event" in message:
+                    on_event(message["event"])
+                elif "ask" in message:
+                    await self.send(await _answered(message, answer))
+                else:
+                    self._settle(message)
+        except ChannelClosed:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._writer.close()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(ChannelClosed("the other process is gone"))
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        answer = self._asked.get(message["id"])
+        if answer is None or answer.done():
+            return
+        if "error" in message:
+            answer.set_exception(RuntimeError(message["error"]))
+        else:
+            answer.set_result(message["answer"])
+
+
+async def _answered(message: dict[str, Any], answer: Callable[[str, Any], Awaitable[Any]]) -> bytes:
+    try:
+        value = await answer(message["ask"], message["arg"])
+    except Exception as exc:
+        logger.exception("a question of the supervisor's failed")
+        return orjson.dumps({"id": message["id"], "error": f"{type(exc).__name__}: {exc}"})
+    return orjson.dumps({"id": message["id"], "answer": value}, option=orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,121 @@
+"""Facts: what the admin port shows of this process. The supervisor has its own, gathered from all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from router.app.worker import Worker
+from router.routing.endpoint import State
+from router.server.explain import Question
+from router.server.process_metrics import full_snapshot
+from router.server.sandbox_listing import Filter, listing
+from router.server.snapshot import Snapshot
+
+
+class Facts(Protocol):
+    """Answers for the admin port."""
+
+    async def snapshot(self) -> Snapshot:
+        """Returns the metrics of every process, added up."""
+        ...
+
+    async def missing(self) -> list[str]:
+        """Returns what keeps the router from being ready."""
+        ...
+
+    async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
+        """Returns the known sandboxes that the filter lets through."""
+        ...
+
+    async def explain(self, question: Question) -> Mapping[str, Any]:
+        """Returns each decision about a request, up to the address."""
+        ...
+
+
+class WorkerFacts:
+    """The facts of one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def snapshot(self) -> Snapshot:
+        return await full_snapshot(self._worker.metrics)
+
+    async def missing(self) -> list[str]:
+        return self._worker.missing()
+
+    async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
+        return listing(self._worker.known_sandboxes(), wanted)
+
+    async def explain(self, question: Question) -> Mapping[str, Any]:
+        return await self._worker.explain(question)
+
+    async def answer(self, asked: str, argument: Any) -> Any:
+        """Answers the supervisor. Raises KeyError for what isn't one of the four questions."""
+        if asked == "snapshot":
+            return await self.snapshot()
+        if asked == "missing":
+            return await self.missing()
+        if asked == "sandboxes":
+            return await self.sandboxes(filter_from(argument))
+        if asked == "explain":
+            return await self.explain(question_from(argument))
+        raise KeyError(asked)
+
+
+def question_text(question: Question) -> dict[str, Any]:
+    """Returns the question as JSON can carry it between processes; question_from() is its inverse."""
+    return {
+        "headers": [
+            [name.decode("latin-1"), value.decode("latin-1")] for name, value in question.headers
+        ],
+        **{
+            part: None if value is None else value.decode("latin-1")
+            for part, value in (
+                ("method", question.method),
+                ("path", question.path),
+                ("namespace", question.namespace),
+                ("name", question.name),
+                ("port", question.port),
+            )
+        },
+    }
+
+
+def question_from(text: dict[str, Any]) -> Question:
+    """Returns the question that question_text() made the text of."""
+
+    def optional(part: str) -> bytes | None:
+        value = text[part]
+        return None if value is None else value.encode("latin-1")
+
+    return Question(
+        headers=tuple((n.encode("latin-1"), v.encode("latin-1")) for n, v in text["headers"]),
+        method=text["method"].encode("latin-1"),
+        path=text["path"].encode("latin-1"),
+        namespace=optional("namespace"),
+        name=optional("name"),
+        port=optional("port"),
+    )
+
+
+def filter_text(wanted: Filter) -> dict[str, Any]:
+    """Returns the filter as JSON can carry it between processes; filter_from() is its inverse."""
+    return {
+        "namespace": wanted.namespace,
+        "name": wanted.name,
+        "state": None if wanted.state is None else wanted.state.value,
+        "limit": wanted.limit,
+    }
+
+
+def filter_from(text: dict[str, Any]) -> Filter:
+    """Returns the filter that filter_text() made the text of."""
+    state = text["state"]
+    return Filter(
+        namespace=text["namespace"],
+        name=text["name"],
+        state=None if state is None else State(state),
+        limit=text["limit"],
+    )

@@ -1,0 +1,88 @@
+"""Builds where sandboxes live: the index and the discovery that keeps it, or DNS."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from router.discovery.api_client import KubernetesApi
+from router.discovery.dns import DnsSource
+from router.discovery.file import FileDiscovery
+from router.discovery.kubernetes import KubernetesDiscovery
+from router.proxy.gateway import EndpointSource
+from router.routing.endpoint import Endpoint
+from router.routing.index import EndpointIndex
+from router.routing.source import IndexSource
+from router.settings import Settings
+
+
+class Discovery(Protocol):
+    """Keeps the table as its source says."""
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+
+    def missing(self) -> list[str]:
+        """Returns what keeps the router from being ready."""
+        ...
+
+
+@dataclass(slots=True)
+class Sandboxes:
+    """The source that the gateway asks, and what fills it."""
+
+    source: EndpointSource
+    discovery: Discovery
+    index: EndpointIndex | None
+    """None with DNS, where names can't be listed."""
+    notes: Callable[[], list[str]] = field(default=list)
+    """What works less well than it could."""
+    watch_restarts: Mapping[tuple[str, str], int] = field(default_factory=Counter)
+    file: FileDiscovery | None = None
+
+    def run(self) -> Coroutine[Any, Any, None]:
+        return self.discovery.run()
+
+    def known(self) -> Iterator[Endpoint]:
+        """Yields every sandbox that can be listed."""
+        return iter(self.index if self.index is not None else ())
+
+
+def build_sandboxes(
+    settings: Settings, *, api: KubernetesApi | None, on_retired: Callable[[Endpoint], None]
+) -> Sandboxes:
+    """Returns the table and its discovery. Raises ValueError for a sandboxes file that can't be used."""
+    discovery = settings.discovery
+    if discovery.discovery == "dns":
+        dns = DnsSource(
+            cluster_domain=discovery.cluster_domain,
+            trust_pod_ip_header=discovery.trust_pod_ip_header,
+        )
+        return Sandboxes(source=dns, discovery=dns, index=None)
+    index = EndpointIndex(
+        waiting_room=discovery.waiting_room,
+        waiting_room_per_namespace=discovery.waiting_room_per_namespace,
+    )
+    source = IndexSource(index)
+    if discovery.discovery == "file":
+        assert discovery.sandboxes_file is not None
+        file = FileDiscovery(
+            path=discovery.sandboxes_file,
+            index=index,
+            on_retired=on_retired,
+            default_namespace=settings.routing.default_namespace,
+        )
+        file.load_once()
+        return Sandboxes(source=source, discovery=file, index=index, file=file)
+    assert api is not None
+    watches = KubernetesDiscovery(
+        api=api, namespaces=discovery.namespaces, index=index, on_retired=on_retired
+    )
+    return Sandboxes(
+        source=source,
+        discovery=watches,
+        index=index,
+        notes=watches.notes,
+    )

@@ -1,0 +1,259 @@
+"""Supervisor: several workers that share the ports; one admin port that adds them up; a dead worker is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from router.app.channel import Channel, ChannelClosed
+from router.app.facts import filter_text, question_text
+from router.app.worker import Stop
+from router.app.worker_process import LISTENING, Plan
+from router.errors import Overloaded
+from router.server.explain import Question
+from router.server.listeners import addresses_of, bind, close_all
+from router.server.sandbox_listing import Filter
+from router.server.snapshot import Snapshot, merge, without_gauges
+from router.settings import Settings
+
+logger = logging.getLogger("sandbox_router.app")
+
+_DEATHS: Final = 5
+_DEATHS_WITHIN_S: Final = 30.0
+"""So many dead workers in so short a time are no accident: the whole ends, and Kubernetes decides."""
+_RESPAWN_PAUSE_S: Final = 0.5
+
+
+class WorkersKeepDying(RuntimeError):
+    """Replacing workers doesn't help."""
+
+
+class NoWorker(Overloaded):
+    """Every worker is dead or being replaced."""
+
+    default_detail = "No worker process is running."
+
+
+class _Slot:
+    """One worker's place: its sockets outlive it, so connections that wait in them go to its replacement."""
+
+    def __init__(
+        self, number: int, http: Sequence[socket.socket], https: Sequence[socket.socket]
+    ) -> None:
+        self.number = number
+        self.http = list(http)
+        self.https = list(https)
+        self.process: asyncio.subprocess.Process | None = None
+        self.channel: Channel | None = None
+        self.is_listening = False
+        self.last_snapshot: Snapshot = {}
+
+    def close_sockets(self) -> None:
+        close_all(self.http)
+        close_all(self.https)
+
+
+class Supervisor:
+    """Starts `workers` processes, replaces the ones that die, and answers for all of them."""
+
+    def __init__(self, settings: Settings, *, own_admin: Sequence[tuple[str, int]]) -> None:
+        self._settings = settings
+        self._own_admin = tuple(own_admin)
+        self._slots: list[_Slot] = []
+        self._deaths: deque[float] = deque(maxlen=_DEATHS)
+        self._buried: Snapshot = {}
+        """What dead workers had counted, so that totals don't go back."""
+        self._is_stopping = False
+
+    def __repr__(self) -> str:
+        living = sum(slot.is_listening for slot in self._slots)
+        return f"<Supervisor workers={len(self._slots)} listening={living}>"
+
+    def bind(self) -> list[tuple[str, int]]:
+        """Binds every worker's sockets. Returns where they listen. Raises BindError."""
+        listeners = self._settings.listeners
+        http_bind, https_bind = listeners.http_bind, listeners.https_bind
+        for number in range(listeners.workers):
+            http = (
+                bind(http_bind, setting="http-bind", shared=True) if http_bind is not None else []
+            )
+            https = (
+                bind(https_bind, setting="https-bind", shared=True)
+                if https_bind is not None
+                else []
+            )
+            self._slots.append(_Slot(number, http, https))
+            # Port 0 means any: the first worker's choice holds for all.
+            if http_bind is not None:
+                http_bind = http_bind._replace(port=http[0].getsockname()[1])
+            if https_bind is not None:
+                https_bind = https_bind._replace(port=https[0].getsockname()[1])
+        return self.addresses()
+
+    def addresses(self) -> list[tuple[str, int]]:
+        first = self._slots[0]
+        return addresses_of(first.http) + addresses_of(first.https)
+
+    # --- life ---
+
+    async def run(self, stop: Stop) -> int:
+        """Runs until stopped. Returns the exit code. Raises WorkersKeepDying."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                keepers = [
+                    tasks.create_task(self._keep(slot), name=f"worker {slot.number}")
+                    for slot in self._slots
+                ]
+                await self._until_stopped(stop, keepers)
+                self._is_stopping = True
+                self._signal(signal.SIGTERM)
+                tasks.create_task(self._close_sockets_in_time(), name="close sockets")
+                hurrying = tasks.create_task(self._hurry(stop), name="hurry")
+                await asyncio.wait(keepers)
+                hurrying.cancel()
+        except* WorkersKeepDying as group:
+            raise group.exceptions[0] from None
+        finally:
+            self._signal(signal.SIGKILL)
+            for slot in self._slots:
+                slot.close_sockets()
+        return 0
+
+    async def _until_stopped(self, stop: Stop, keepers: list[asyncio.Task[None]]) -> None:
+        wish = asyncio.get_running_loop().create_task(stop.gently.wait())
+        try:
+            await asyncio.wait((wish, *keepers), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wish.cancel()
+
+    async def _keep(self, slot: _Slot) -> None:
+        """Has a worker in this place, for as long as we run."""
+        while not self._is_stopping:
+            code = await self._one_life(slot)
+            if self._is_stopping:
+                return
+            self._bury(slot)
+            now = time.monotonic()
+            self._deaths.append(now)
+            logger.error(
+                "a worker died and is replaced",
+                extra={"fields": {"worker": slot.number, "exit_code": code}},
+            )
+            if len(self._deaths) == _DEATHS and now - self._deaths[0] < _DEATHS_WITHIN_S:
+                raise WorkersKeepDying(f"{_DEATHS} workers died within {_DEATHS_WITHIN_S:g} s")
+            await asyncio.sleep(_RESPAWN_PAUSE_S)
+
+    async def _one_life(self, slot: _Slot) -> int:
+        ours, theirs = socket.socketpair()
+        http_fds = tuple(sock.fileno() for sock in slot.http)
+        https_fds = tuple(sock.fileno() for sock in slot.https)
+        with theirs:
+            slot.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "router.app.worker_process",
+                str(theirs.fileno()),
+                pass_fds=(theirs.fileno(), *http_fds, *https_fds),
+            )
+        channel = slot.channel = await Channel.open(ours)
+        own = (*self.addresses(), *self._own_admin)
+        try:
+            await channel.send(pickle.dumps(Plan(self._settings, http_fds, https_fds, own)))
+            await channel.serve(answer=_refuse, on_event=lambda event: self._noted(slot, event))
+            return await slot.process.wait()
+        except ChannelClosed:
+            return await slot.process.wait()
+        finally:
+            channel.close()
+            slot.channel = None
+            slot.is_listening = False
+
+    def _noted(self, slot: _Slot, event: str) -> None:
+        if event == LISTENING:
+            slot.is_listening = True
+
+    def _bury(self, slot: _Slot) -> None:
+        self._buried = merge((self._buried, without_gauges(slot.last_snapshot)))
+        slot.last_snapshot = {}
+
+    def _signal(self, number: signal.Signals) -> None:
+        for slot in self._slots:
+            if slot.process is not None and slot.process.returncode is None:
+                slot.process.send_signal(number)
+
+    async def _close_sockets_in_time(self) -> None:
+        """Our copies of the sockets would go on queueing connections that nobody accepts."""
+        await asyncio.sleep(self._settings.time.drain_delay_s)
+        for slot in self._slots:
+            slot.close_sockets()
+
+    async def _hurry(self, stop: Stop) -> None:
+        await stop.at_once.wait()
+        self._signal(signal.SIGTERM)
+
+    # --- facts for the admin port ---
+
+    async def snapshot(self) -> Snapshot:
+        """Returns the metrics of all workers, dead ones included, added up."""
+        snapshots = [self._buried]
+        for slot, answer in await self._ask_all("snapshot"):
+            if answer is not None:
+                slot.last_snapshot = answer
+            snapshots.append(slot.last_snapshot)
+        return merge(snapshots)
+
+    async def missing(self) -> list[str]:
+        """Returns what keeps any worker from being ready."""
+        missing = ["the router is shutting down"] if self._is_stopping else []
+        for slot, answer in await self._ask_all("missing"):
+            if answer is None:
+                missing.append(f"worker {slot.number} is not running")
+            else:
+                missing += [f"worker {slot.number}: {what}" for what in answer]
+        return missing
+
+    async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
+        """Returns the known sandboxes, as the first worker that answers sees them. Raises NoWorker."""
+        return await self._ask_one("sandboxes", filter_text(wanted))
+
+    async def explain(self, question: Question) -> Mapping[str, Any]:
+        """Returns each decision about a request, as the first worker that answers decides it. Raises NoWorker."""
+        return await self._ask_one("explain", question_text(question))
+
+    async def _ask_all(self, question: str) -> list[tuple[_Slot, Any]]:
+        async def ask(slot: _Slot) -> tuple[_Slot, Any]:
+            return slot, await self._ask(slot, question, None)
+
+        return list(await asyncio.gather(*(ask(slot) for slot in self._slots)))
+
+    async def _ask_one(self, question: str, argument: Any) -> Mapping[str, Any]:
+        for slot in self._slots:
+            answer = await self._ask(slot, question, argument)
+            if isinstance(answer, dict):
+                return answer
+        raise NoWorker
+
+    async def _ask(self, slot: _Slot, question: str, argument: Any) -> Any:
+        """Returns the worker's answer; None when it has none in time."""
+        if slot.channel is None or not slot.is_listening:
+            return None
+        try:
+            return await slot.channel.ask(question, argument)
+        except (ChannelClosed, TimeoutError, RuntimeError) as exc:
+            logger.warning(
+                "a worker gave no answer",
+                extra={"fields": {"worker": slot.number, "asked": question, "reason": str(exc)}},
+            )
+            return None
+
+
+async def _refuse(question: str, argument: Any) -> Any:
+    raise KeyError(question)

@@ -1,0 +1,351 @@
+"""Worker: one process's data plane, from its listeners to its connections to sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, Final
+
+from router.app.access import Access, build_access, needs_reviews
+from router.app.sandboxes import Sandboxes, build_sandboxes
+from router.auth.authenticator import CertificateIdentity
+from router.auth.mtls import identity_of, parse_xfcc
+from router.discovery.api_client import KubernetesApi
+from router.discovery.cluster_access import cluster_access
+from router.discovery.reviews import KubernetesReviewer
+from router.proxy.deadlines import NEVER, Deadlines
+from router.proxy.downstream import Downstream
+from router.proxy.gateway import Gateway, Limits
+from router.proxy.pool import Pool
+from router.routing.endpoint import Endpoint
+from router.routing.target import TargetParser
+from router.server import readings
+from router.server.access_log import AccessLog
+from router.server.drain import drain
+from router.server.explain import Explainer, Question
+from router.server.listeners import Listener
+from router.server.metrics import Metrics
+from router.server.telemetry import RouterTelemetry
+from router.server.tls import TlsContextSource
+from router.settings import Settings
+from router.tasks import TaskSet
+
+logger = logging.getLogger("sandbox_router.app")
+
+_GC_THRESHOLD: Final = 20_000
+"""Requests leave no cycles behind: a young collection every 700 allocations finds nothing and costs 3 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Bound sockets of one worker, and where the whole router listens (never to be dialled)."""
+
+    http: Sequence[socket.socket] = ()
+    https: Sequence[socket.socket] = ()
+    own: Sequence[tuple[str, int]] = field(default=())
+
+
+class Stop:
+    """The wish to stop: first gently, then at once."""
+
+    def __init__(self) -> None:
+        self.gently = asyncio.Event()
+        self.at_once = asyncio.Event()
+
+    def ask(self) -> None:
+        """A first call drains, a second one ends."""
+        (self.at_once if self.gently.is_set() else self.gently).set()
+
+
+class Worker:
+    """Everything of one process that carries requests. Build it inside the running loop with build()."""
+
+    def __init__(self, settings: Settings, sockets: Sockets) -> None:
+        self._settings = settings
+        self._sockets = sockets
+        self._is_stopping = False
+        self._is_listening = False
+        self._listeners: list[Listener] = []
+        self.metrics = Metrics(version=installed_version())
+        self._access_log = (
+            AccessLog(log_format="json" if settings.logs.log_format == "json" else "text")
+            if settings.logs.access_log
+            else None
+        )
+        self._tls: TlsContextSource | None = None
+        self.sandboxes: Sandboxes
+        self.access: Access
+        self.gateway: Gateway
+        self.targets = TargetParser(
+            base_domain=settings.routing.base_domain,
+            path_prefix=settings.routing.path_prefix,
+            default_port=settings.routing.default_port,
+            default_namespace=settings.routing.default_namespace,
+            proxy_timeout_s=settings.time.proxy_timeout_s,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Worker pid={os.getpid()} listening={self._is_listening} stopping={self._is_stopping}>"
+
+    # --- facts for the admin port ---
+
+    def missing(self) -> list[str]:
+        """Returns what keeps this worker from being ready; [] when it is."""
+        missing = ["the router is shutting down"] if self._is_stopping else []
+        if not self._is_listening and not self._is_stopping:
+            missing.append("the listeners are not open yet")
+        missing += self.sandboxes.discovery.missing()
+        for tell in self.access.missing:
+            missing += tell()
+        limit_s = self._settings.discovery.max_staleness_s
+        if limit_s and self.sandboxes.source.is_stale(limit_s):
+            missing.append("the table of sandboxes is older than max-staleness")
+        return missing
+
+    def known_sandboxes(self) -> Iterator[Endpoint]:
+        """Yields every sandbox that can be listed."""
+        return self.sandboxes.known()
+
+    async def explain(self, question: Question) -> dict[str, Any]:
+        """Returns each decision about a request, up to the address."""
+        return await self._explainer.explain(question)
+
+    # --- life ---
+
+    async def run(self, stop: Stop, *, on_listening: Callable[[], None] = lambda: None) -> int:
+        """Serves until asked to stop, then drains. Returns the exit code. Raises ValueError, OSError for a bad start."""
+        async with contextlib.AsyncExitStack() as resources:
+            await self._build(resources)
+            tasks = await resources.enter_async_context(_background())
+            deadlines = self.gateway.deadlines
+            for run in (deadlines.run, self.sandboxes.run, *self.access.runners):
+                tasks.start(run())
+            await self._listen(tasks)
+            on_listening()
+            await tasks.until(stop.gently)
+            await self._drain(stop)
+        return 0
+
+    async def _build(self, resources: contextlib.AsyncExitStack) -> None:
+        settings = self._settings
+        api = await self._api(resources, settings.discovery.discovery == "kubernetes")
+        review_api = await self._api(resources, needs_reviews(settings))
+        reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
+        pool = Pool(
+            max_idle=settings.limits.max_idle_upstream,
+            idle_timeout_s=settings.limits.upstream_idle_timeout_s,
+            connect_timeout_s=settings.time.connect_timeout_s,
+            max_head_bytes=settings.limits.max_header_bytes,
+            own_listeners=lambda: self._sockets.own,
+        )
+        resources.callback(pool.close)
+        self.sandboxes = build_sandboxes(settings, api=api, on_retired=pool.retire)
+        self.access = build_access(settings, reviewer=reviewer)
+        for close in self.access.closers:
+            resources.push_async_callback(close)
+        telemetry = RouterTelemetry(metrics=self.metrics, access_log=self._access_log)
+        if self._access_log is not None:
+            resources.push_async_callback(self._access_log.close)
+        openings = TaskSet()
+        resources.push_async_callback(openings.close)
+        self.gateway = Gateway(
+            targets=self.targets,
+            authenticator=self.access.authenticator,
+            source=self.sandboxes.source,
+            authorizer=self.access.authorizer,
+            rights=self.access.rights,
+            pool=pool,
+            telemetry=telemetry,
+            deadlines=Deadlines(),
+            tasks=openings,
+            limits=_limits(settings),
+            trusted_proxies=settings.routing.trusted_proxies,
+            preserve_host=settings.routing.preserve_host,
+            origin_policy=settings.routing.origin,
+            identity_of=_identity_of,
+            identity_in_header=parse_xfcc,
+        )
+        self._explainer = Explainer(
+            targets=self.targets,
+            authenticator=self.access.authenticator,
+            source=self.sandboxes.source,
+            authorizer=self.access.authorizer,
+            identity_in_header=parse_xfcc,
+            is_own_listener=pool.is_own_listener,
+            wait_for_ready_s=settings.discovery.wait_for_ready_s,
+            max_staleness_s=settings.discovery.max_staleness_s,
+        )
+        self._show_readings(pool)
+
+    async def _api(
+        self, resources: contextlib.AsyncExitStack, is_wanted: bool
+    ) -> KubernetesApi | None:
+        if not is_wanted:
+            return None
+        access = await cluster_access(self._settings.discovery.kubeconfig, os.environ)
+        return await resources.enter_async_context(KubernetesApi(access=access))
+
+    def _show_readings(self, pool: Pool) -> None:
+        metrics = self.metrics
+        readings.read_pool(metrics, pool)
+        if self.sandboxes.index is not None:
+            readings.read_index(metrics, self.sandboxes.index)
+        if self.sandboxes.file is not None:
+            readings.read_file(metrics, "sandboxes", self.sandboxes.file)
+        for name, watched in self.access.files.items():
+            readings.read_file(metrics, name, watched)
+        readings.read_auth_failures(metrics, self.access.failures)
+        readings.read_watch_restarts(metrics, self.sandboxes.watch_restarts)
+        if self._access_log is not None:
+            readings.read_access_log(metrics, self._access_log)
+
+    async def _listen(self, tasks: Background) -> None:
+        settings, gateway = self._settings, self.gateway
+        if self._sockets.http:
+            plain = Listener(
+                self._sockets.http,
+                protocol=lambda: Downstream(gateway, is_tls=False),
+                handshake_timeout_s=settings.time.header_timeout_s,
+            )
+            await plain.start(None)
+            self._listeners.append(plain)
+        if self._sockets.https:
+            await self._listen_with_tls(tasks)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD, 20, 50)
+        self._is_listening = True
+
+    async def _listen_with_tls(self, tasks: Background) -> None:
+        settings, gateway = self._settings, self.gateway
+        tls = settings.tls
+        assert tls.tls_cert_file is not None
+        assert tls.tls_key_file is not None
+        listener = Listener(
+            self._sockets.https,
+            protocol=lambda: Downstream(gateway, is_tls=True),
+            handshake_timeout_s=settings.time.header_timeout_s,
+        )
+
+        def exchange(context: ssl.SSLContext) -> None:
+            tasks.start(listener.exchange(context))
+
+        self._tls = TlsContextSource(
+            cert_file=tls.tls_cert_file,
+            key_file=tls.tls_key_file,
+            client_ca_file=tls.tls_client_ca_file,
+            mtls=tls.mtls,
+            on_change=exchange,
+        )
+        self._tls.load_once()
+        await listener.start(self._tls.context)
+        self._listeners.append(listener)
+        tasks.start(self._tls.run())
+        readings.read_certificate(self.metrics, self._tls.files)
+
+    async def _drain(self, stop: Stop) -> None:
+        self._is_stopping = True
+        time_settings = self._settings.time
+        loop = asyncio.get_running_loop()
+        draining = loop.create_task(
+            drain(
+                self.gateway,
+                stop_accepting=self._stop_accepting,
+                drain_delay_s=time_settings.drain_delay_s,
+                shutdown_timeout_s=time_settings.shutdown_timeout_s,
+            )
+        )
+        hurry = loop.create_task(stop.at_once.wait())
+        await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
+        if not draining.done():
+            logger.warning("asked again to stop: ending at once")
+            draining.cancel()
+            self._stop_accepting()
+            self.gateway.end_now()
+        hurry.cancel()
+        await asyncio.gather(draining, hurry, return_exceptions=True)
+
+    def _stop_accepting(self) -> None:
+        for listener in self._listeners:
+            listener.stop()
+        self._listeners = []
+
+
+class Background:
+    """The tasks that run as long as the worker; one that ends is a failure of the whole."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, coroutine: Any) -> None:
+        self._tasks.add(asyncio.get_running_loop().create_task(coroutine))
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Returns when the event is set. Raises what a task failed with."""
+        wish: asyncio.Task[Any] = asyncio.get_running_loop().create_task(event.wait())
+        try:
+            while not wish.done():
+                done, _ = await asyncio.wait(
+                    (*self._tasks, wish), return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done & self._tasks:
+                    self._tasks.discard(task)
+                    task.result()
+        finally:
+            wish.cancel()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _background() -> AsyncIterator[Background]:
+    background = Background()
+    try:
+        yield background
+    finally:
+        await background.close()
+
+
+def installed_version() -> str:
+    """Returns the router's version, `0+source` when it runs from a source tree that isn't installed."""
+    try:
+        return metadata.version("sandbox-router")
+    except metadata.PackageNotFoundError:
+        return "0+source"
+
+
+def _identity_of(ssl_object: Any) -> CertificateIdentity | None:
+    return None if ssl_object is None else identity_of(ssl_object.getpeercert())
+
+
+def _limits(settings: Settings) -> Limits:
+    """Returns the gateway's limits; a duration of 0 (off) becomes one that never ends."""
+    time_settings, limits = settings.time, settings.limits
+    return Limits(
+        header_timeout_s=time_settings.header_timeout_s or NEVER,
+        proxy_timeout_s=time_settings.proxy_timeout_s or NEVER,
+        stream_idle_timeout_s=time_settings.stream_idle_timeout_s or NEVER,
+        keepalive_timeout_s=time_settings.keepalive_timeout_s or NEVER,
+        tunnel_idle_timeout_s=time_settings.tunnel_idle_timeout_s or NEVER,
+        tunnel_max_lifetime_s=time_settings.tunnel_max_lifetime_s or NEVER,
+        connect_budget_s=time_settings.connect_budget_s or NEVER,
+        wait_for_ready_s=settings.discovery.wait_for_ready_s,
+        max_staleness_s=settings.discovery.max_staleness_s,
+        max_header_bytes=limits.max_header_bytes,
+        max_request_line_bytes=limits.max_request_line_bytes,
+        max_body_bytes=limits.max_body_bytes,
+        max_connections=limits.max_connections,
+        max_requests_per_sandbox=limits.max_requests_per_sandbox,
+        max_tunnels_per_client=limits.max_tunnels_per_client,
+    )

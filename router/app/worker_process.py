@@ -1,0 +1,93 @@
+"""The program of one worker process: the supervisor starts it, hands it its sockets and asks it for facts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+import uvloop
+
+from router.app.channel import Channel
+from router.app.facts import WorkerFacts
+from router.app.worker import Sockets, Stop, Worker
+from router.server.logs import configure
+from router.settings import Settings
+
+logger = logging.getLogger("sandbox_router.app")
+
+LISTENING = "listening"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the supervisor gives a worker first. Pickled: it goes from this code to this code, over a socket pair."""
+
+    settings: Settings
+    http_fds: tuple[int, ...]
+    https_fds: tuple[int, ...]
+    own: tuple[tuple[str, int], ...]
+
+
+async def _run(control: socket.socket) -> int:
+    channel = await Channel.open(control)
+    plan: Plan = pickle.loads(await channel.receive())  # noqa: S301 - from our own parent
+    configure(
+        level=plan.settings.logs.log_level,
+        log_format="json" if plan.settings.logs.log_format == "json" else "text",
+    )
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.ask)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the terminal tells the supervisor too
+    worker = Worker(
+        plan.settings,
+        Sockets(
+            http=[socket.socket(fileno=fd) for fd in plan.http_fds],
+            https=[socket.socket(fileno=fd) for fd in plan.https_fds],
+            own=plan.own,
+        ),
+    )
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(
+            worker.run(stop, on_listening=lambda: _tell(tasks, channel)), name="worker"
+        )
+        answering = tasks.create_task(
+            _answer_until_alone(channel, WorkerFacts(worker), stop), name="facts"
+        )
+        code = await serving
+        answering.cancel()
+    return code
+
+
+def _tell(tasks: asyncio.TaskGroup, channel: Channel) -> None:
+    tasks.create_task(channel.tell(LISTENING))
+
+
+async def _answer_until_alone(channel: Channel, facts: WorkerFacts, stop: Stop) -> None:
+    """Answers the supervisor; when it is gone, so is the reason to serve."""
+    await channel.serve(answer=facts.answer)
+    logger.error("the supervisor is gone: draining")
+    if not stop.gently.is_set():
+        stop.ask()
+
+
+def main() -> int:
+    """Runs a worker whose control socket is the descriptor in argv[1]. Returns the exit code."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = 1
+        try:
+            code = runner.run(_run(control))
+        except* (ValueError, OSError) as group:
+            for exc in group.exceptions:
+                logger.error("the worker cannot go on", extra={"fields": {"reason": str(exc)}})
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
