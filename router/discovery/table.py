@@ -152,11 +152,13 @@ class SandboxTable:
 
     def _is_undisputed(self, pod: PodRecord, address: str) -> bool:
         """Two pods that say READY at one address: one is out of date and we can't know which. A younger one that still starts
-        has the address now; an older one that is not ready has lost it.
+        has the address now; an older one that is not ready has lost it. Among pods of one Sandbox the newest is dialled anyway.
         """
         rivals = (self._pods[uid] for uid in self._addresses.rivals(pod, address))
         return all(
-            rival.stage is not PodStage.READY and rival.created < pod.created for rival in rivals
+            rival.sandbox_uid == pod.sandbox_uid
+            or (rival.stage is not PodStage.READY and rival.created < pod.created)
+            for rival in rivals
         )
 
     # --- Sandboxes --------------------------------------------------------------------------
