@@ -251,7 +251,18 @@ INGRESS_ROUTE = _closed(
             "services",
             kind={"enum": ["Rule"]},
             match=TEXT,
-            services=_list(_closed("name", "port", name=TEXT, port=PORT, serversTransport=TEXT)),
+            services=_list(
+                _closed(
+                    "name",
+                    "port",
+                    name=TEXT,
+                    port=PORT,
+                    serversTransport=TEXT,
+                    responseForwarding=_closed(
+                        flushInterval={"type": "string", "pattern": "^-?[0-9]+(ms|s)$"}
+                    ),
+                )
+            ),
         )
     ),
     tls=_closed(secretName=TEXT),

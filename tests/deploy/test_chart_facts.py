@@ -42,7 +42,9 @@ def test_the_router_accepts_the_rendered_settings(objects, tmp_path):
 
     loaded = load(file=settings_file, in_cluster=True)
 
-    assert {key for key, origin in loaded.origins.items() if origin.source is Source.FILE} == set(config)
+    assert {key for key, origin in loaded.origins.items() if origin.source is Source.FILE} == set(
+        config
+    )
 
 
 @each
@@ -72,7 +74,9 @@ def test_the_schema_takes_each_settings_default(key):
 
 
 def test_big_numbers_reach_the_settings_as_plain_digits():
-    text = chart(MATRIX["every knob of the pod"]).one("ConfigMap", "sandbox-router")["data"]["config.yaml"]
+    text = chart(MATRIX["every knob of the pod"]).one("ConfigMap", "sandbox-router")["data"][
+        "config.yaml"
+    ]
 
     assert "max-body-bytes: 1073741824\n" in text
 
@@ -116,7 +120,9 @@ def test_the_policy_and_the_sandboxes_said_inline_arrive_as_files():
     policy = chart(MATRIX["jwt with a key set in a ConfigMap and a policy"])
     sandboxes = chart(MATRIX["sandboxes from a file"])
 
-    assert yaml.safe_load(policy.one("ConfigMap", "sandbox-router-policy")["data"]["policy.yaml"])["rules"]
+    assert yaml.safe_load(policy.one("ConfigMap", "sandbox-router-policy")["data"]["policy.yaml"])[
+        "rules"
+    ]
     listed = yaml.safe_load(
         sandboxes.one("ConfigMap", "sandbox-router-sandboxes")["data"]["sandboxes.yaml"]
     )
@@ -129,7 +135,10 @@ def test_new_settings_roll_new_pods_and_a_new_policy_does_not():
         return annotations["checksum/config"]
 
     before = MATRIX["jwt with a key set in a ConfigMap and a policy"]
-    with_policy = {**before, "files": {**before["files"], "policy": {"inline": {"rules": []}, "secret": "s"}}}
+    with_policy = {
+        **before,
+        "files": {**before["files"], "policy": {"inline": {"rules": []}, "secret": "s"}},
+    }
     with_setting = {**before, "config": {**before["config"], "proxy-timeout": "60s"}}
 
     assert checksum(before) == checksum(with_policy) != checksum(with_setting)
@@ -168,7 +177,9 @@ def test_every_selector_matches_the_pods(objects):
 @each
 def test_a_second_release_of_another_name_is_not_selected(objects, name):
     mine = objects.one("Deployment")["spec"]["selector"]["matchLabels"]
-    other = chart(MATRIX[name], release="other").one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    other = chart(MATRIX[name], release="other").one("Deployment")["spec"]["template"]["metadata"][
+        "labels"
+    ]
 
     assert not mine.items() <= other.items()
 
@@ -227,7 +238,10 @@ def test_routes_from_outside_lead_to_a_port_that_the_service_has(objects):
         for rule in ingress["spec"]["rules"]:
             for path in rule["http"]["paths"]:
                 service = path["backend"]["service"]
-                assert (service["name"], service["port"]["name"] in names) == ("sandbox-router-svc", True)
+                assert (service["name"], service["port"]["name"] in names) == (
+                    "sandbox-router-svc",
+                    True,
+                )
     for policy in objects.of("BackendTLSPolicy"):
         assert policy["spec"]["targetRefs"][0]["sectionName"] in names
 
@@ -241,23 +255,40 @@ def test_probes_ask_the_admin_port_for_pages_that_exist(objects):
     admin = next(port for port in container["ports"] if port["name"] == "admin")
 
     assert admin["containerPort"] == 9090
-    for probe, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
+    for probe, path in (
+        ("startup", "/healthz"),
+        ("liveness", "/healthz"),
+        ("readiness", "/readyz"),
+    ):
         assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "admin"}
 
 
 @each
 def test_pods_have_longer_to_leave_than_the_drain_takes(objects, tmp_path):
-    config = {key: value for key, value in objects.config().items() if key in ("drain-delay", "shutdown-timeout")}
+    config = {
+        key: value
+        for key, value in objects.config().items()
+        if key in ("drain-delay", "shutdown-timeout")
+    }
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump({**config, "auth": "none", "discovery": "dns"}))
     time = load(file=file).settings.time
 
-    assert objects.pod()["terminationGracePeriodSeconds"] > time.drain_delay_s + time.shutdown_timeout_s
+    assert (
+        objects.pod()["terminationGracePeriodSeconds"]
+        > time.drain_delay_s + time.shutdown_timeout_s
+    )
 
 
 @pytest.mark.parametrize(
     ("drain", "shutdown", "grace"),
-    [("5s", "30s", 45), (0, "1s", 11), ("1m", "1h", 3670), ("500ms", "90", 101), (2.5, "1.5m", 103)],
+    [
+        ("5s", "30s", 45),
+        (0, "1s", 11),
+        ("1m", "1h", 3670),
+        ("500ms", "90", 101),
+        (2.5, "1.5m", 103),
+    ],
 )
 def test_the_grace_period_follows_durations_of_every_form(drain, shutdown, grace):
     config = {**TOKEN_REVIEW["config"], "drain-delay": drain, "shutdown-timeout": shutdown}
@@ -270,7 +301,9 @@ def test_the_charts_idea_of_the_routers_defaults_is_the_routers():
 
     for key, default in re.findall(r'"key" "([a-z-]+)" "default" "([^"]+)"', templates):
         assert TABLE[key].default == default
-    for key, default in re.findall(r'get \S*[cC]onfig "([a-z-]+)" \| default "?([\w.]+)"?', templates):
+    for key, default in re.findall(
+        r'get \S*[cC]onfig "([a-z-]+)" \| default "?([\w.]+)"?', templates
+    ):
         assert default == "list" or TABLE[key].default == default
 
 
@@ -378,9 +411,7 @@ def test_sandboxes_are_dialled_by_the_label_that_discovery_goes_by():
     assert {
         "namespaceSelector": {},
         "podSelector": {
-            "matchExpressions": [
-                {"key": "agents.x-k8s.io/sandbox-name-hash", "operator": "Exists"}
-            ]
+            "matchExpressions": [{"key": "agents.x-k8s.io/sandbox-name-hash", "operator": "Exists"}]
         },
     } in peers
 
@@ -389,10 +420,15 @@ def test_a_tight_network_names_gateways_ports_and_the_api_server():
     policy = chart(MATRIX["a tight network"]).one("NetworkPolicy")["spec"]
     proxied = next(rule for rule in policy["ingress"] if rule["ports"][0]["port"] == 8080)
     blocks = [
-        peer["ipBlock"] for rule in policy["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer
+        peer["ipBlock"]
+        for rule in policy["egress"]
+        for peer in rule.get("to", ())
+        if "ipBlock" in peer
     ]
 
-    assert proxied["from"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "gateways"}
+    assert proxied["from"][0]["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": "gateways"
+    }
     assert blocks == [{"cidr": "10.96.0.1/32"}]
     assert {"port": 3000, "protocol": "TCP"} in policy["egress"][1]["ports"]
 
@@ -432,7 +468,10 @@ def test_the_certificate_covers_the_service_and_the_base_domain():
         "*.sandbox.example.com",
         "router.example.com",
     ]
-    volumes = {volume["name"]: volume for volume in chart(MATRIX["mtls with cert-manager"]).pod()["volumes"]}
+    volumes = {
+        volume["name"]: volume
+        for volume in chart(MATRIX["mtls with cert-manager"]).pod()["volumes"]
+    }
     assert volumes["tls"]["secret"]["secretName"] == certificate["secretName"]
 
 

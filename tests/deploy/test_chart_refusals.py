@@ -28,7 +28,11 @@ def test_an_unset_auth_is_refused_by_text_too():
 @pytest.mark.parametrize(
     ("path", "value", "where"),
     [
-        ("config.proxy-timout", "180s", "at '/config': additional properties 'proxy-timout' not allowed"),
+        (
+            "config.proxy-timout",
+            "180s",
+            "at '/config': additional properties 'proxy-timout' not allowed",
+        ),
         ("replicas", 3, "additional properties 'replicas' not allowed"),
         ("config.http-bind", ":80", "at '/config': additional properties 'http-bind' not allowed"),
         ("config.static-token-file", "/t", "additional properties 'static-token-file' not allowed"),
@@ -66,7 +70,12 @@ GATEWAY = MATRIX["behind a Gateway that speaks TLS inside"]
 @pytest.mark.parametrize(
     ("values", "path", "value", "says"),
     [
-        (TOKEN_REVIEW, "config.auth", ["none", "static"], "none lets everybody in, so it must stand alone"),
+        (
+            TOKEN_REVIEW,
+            "config.auth",
+            ["none", "static"],
+            "none lets everybody in, so it must stand alone",
+        ),
         (TOKEN_REVIEW, "config.auth", ["static"], "set files.staticToken.secret"),
         (TOKEN_REVIEW, "config.auth", ["jwt"], "set files.jwtSecret.secret, files.jwks.secret"),
         (TOKEN_REVIEW, "config.auth", ["mtls"], "no client certificate is ever seen"),
@@ -77,8 +86,18 @@ GATEWAY = MATRIX["behind a Gateway that speaks TLS inside"]
         (MTLS, "tls.certManager.issuerRef.name", "", "needs tls.certManager.issuerRef.name"),
         (STATIC, "config.discovery", "file", "config.discovery is file: set files.sandboxes"),
         (STATIC, "config.trust-pod-ip-header", True, "is for config.discovery dns only"),
-        (MATRIX["sandboxes from a file"], "networkPolicy.extraEgress", [], "set networkPolicy.extraEgress"),
-        (TOKEN_REVIEW, "terminationGracePeriodSeconds", 35, "config.drain-delay + config.shutdown-timeout take 35 s"),
+        (
+            MATRIX["sandboxes from a file"],
+            "networkPolicy.extraEgress",
+            [],
+            "set networkPolicy.extraEgress",
+        ),
+        (
+            TOKEN_REVIEW,
+            "terminationGracePeriodSeconds",
+            35,
+            "config.drain-delay + config.shutdown-timeout take 35 s",
+        ),
         (TOKEN_REVIEW, "gateway.enabled", True, "gateway.enabled needs gateway.parentRefs"),
         (GATEWAY, "tls.enabled", False, "gateway.backendTLS.enabled needs tls.enabled"),
         (GATEWAY, "gateway.backendTLS.caConfigMap", "", "needs gateway.backendTLS.caConfigMap"),

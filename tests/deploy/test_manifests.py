@@ -7,7 +7,14 @@ import pytest
 import yaml
 
 from tests.deploy.judge import judge
-from tests.deploy.rendering import DEPLOY, MONITORING_KINDS, NAMESPACE, TOKEN_REVIEW, chart, kustomize
+from tests.deploy.rendering import (
+    DEPLOY,
+    MONITORING_KINDS,
+    NAMESPACE,
+    TOKEN_REVIEW,
+    chart,
+    kustomize,
+)
 
 SAME_AS = {
     "base": TOKEN_REVIEW,
@@ -15,7 +22,9 @@ SAME_AS = {
         "config": {"auth": ["static"]},
         "files": {"staticToken": {"secret": "sandbox-router-token"}},
     },
-    "overlays/namespaced": {"config": {**TOKEN_REVIEW["config"], "namespaces": ["team-a", "team-b"]}},
+    "overlays/namespaced": {
+        "config": {**TOKEN_REVIEW["config"], "namespaces": ["team-a", "team-b"]}
+    },
     "overlays/monitoring": {**TOKEN_REVIEW, "metrics": {"dashboard": {"enabled": True}}},
     "overlays/kind": {
         "config": {"auth": ["none"]},
@@ -44,7 +53,9 @@ def same_form(item):
         container["volumeMounts"].sort(key=lambda mount: mount["name"])
     for part in metadata:
         for where in ("labels", "annotations"):
-            part[where] = {key: value for key, value in part.get(where, {}).items() if key not in HELMS_OWN}
+            part[where] = {
+                key: value for key, value in part.get(where, {}).items() if key not in HELMS_OWN
+            }
     if item["kind"] == "ConfigMap":
         if HASHED.match(item["metadata"]["name"]):
             item["metadata"]["name"] = "sandbox-router"

