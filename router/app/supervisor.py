@@ -30,6 +30,7 @@ _DEATHS: Final = 5
 _DEATHS_WITHIN_S: Final = 30.0
 """So many dead workers in so short a time are no accident: the whole ends, and Kubernetes decides."""
 _RESPAWN_PAUSE_S: Final = 0.5
+_WORKER_PROGRAM: Final = "import sys; from router.app.worker_process import main; sys.exit(main())"
 
 
 class WorkersKeepDying(RuntimeError):
@@ -158,8 +159,8 @@ class Supervisor:
         with theirs:
             slot.process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "router.app.worker_process",
+                "-c",
+                _WORKER_PROGRAM,
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(), *http_fds, *https_fds),
             )
