@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from router.auth.principal import Principal
 
@@ -39,9 +39,8 @@ class CertificateIdentity:
     """When the certificate expires (Unix seconds); None when a trusted proxy vouches for it and doesn't say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
-    """A verified caller, with which credential headers the router used up (these never reach the sandbox)."""
+class Authenticated(NamedTuple):
+    """A verified caller, and whether the Authorization header was used up (then it never reaches the sandbox)."""
 
     principal: Principal
     consumed_authorization: bool

@@ -225,7 +225,8 @@ def _jwk(entry: object, *, allow_secrets: bool) -> VerificationKey:
     material = _jwk_material(entry, allow_secrets=allow_secrets)
     algorithms = family_of(material)
     if "alg" in entry:
-        if entry["alg"] not in algorithms:
+        # A list and not a set: anything can stand here, also what can't be hashed.
+        if entry["alg"] not in list(algorithms):
             raise ValueError("`alg` is not supported for this kind of key")
         algorithms = frozenset({entry["alg"]})
     return VerificationKey(kid, algorithms, material)
