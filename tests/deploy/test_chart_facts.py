@@ -155,7 +155,7 @@ def test_sdks_and_managed_network_policies_find_what_they_look_for(objects):
     labels = objects.one("Deployment")["spec"]["template"]["metadata"]["labels"]
 
     assert service["metadata"]["namespace"] == NAMESPACE
-    assert [port["port"] for port in service["spec"]["ports"]][0] == 8080
+    assert next(port["port"] for port in service["spec"]["ports"]) == 8080
     assert labels["app"] == "sandbox-router"
 
 
