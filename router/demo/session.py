@@ -65,22 +65,32 @@ async def _serve(stage: Stage, place: Place, router_lines: _RouterLines) -> None
     async with open_door(place, sandbox="echo") as page_url:
         commands = report.commands(place, python=_python_as_typed())
         _tell(report.hints(commands, page_url=page_url))
-        _tell("\nServing until Ctrl-C; the router's log follows.\n")
-        router_lines.are_shown = True
+        _tell("\nServing until Ctrl-C. The router's log so far, and as it goes on:\n")
+        router_lines.show()
         await stage.until_ending()
-        router_lines.are_shown = False
+        router_lines.hide()
     _tell("\nEnding the router and the sandboxes.")
 
 
 class _RouterLines:
-    """Shows what the router logs, from the moment that the user may cause it."""
+    """Keeps what the router logs until the table has been read, then shows it as it comes."""
 
     def __init__(self) -> None:
-        self.are_shown = False
+        self._kept: list[str] | None = []
 
     def take(self, line: str) -> None:
-        if self.are_shown:
+        if self._kept is None:
             _tell(line)
+        else:
+            self._kept.append(line)
+
+    def show(self) -> None:
+        kept, self._kept = self._kept or [], None
+        for line in kept:
+            _tell(line)
+
+    def hide(self) -> None:
+        self._kept = []
 
 
 def _on_signals(act: Callable[[], object]) -> None:
