@@ -126,9 +126,9 @@ def _last_element(value: bytes) -> Iterator[tuple[str, str]]:
             raise _malformed()
         key, quoted = pair.groups()
         is_quoted = quoted.startswith('"')
-        element.append(
-            (key.lower(), _ESCAPED.sub(r"\1", quoted[1:-1]) if is_quoted else quoted.strip())
-        )
+        # Envoy escapes the quote alone; other backslashes are the distinguished name's own.
+        plain = quoted[1:-1].replace('\\"', '"') if is_quoted else quoted.strip()
+        element.append((key.lower(), plain))
         position = pair.end()
         if position == len(text):
             return iter(element)
