@@ -49,6 +49,18 @@ class ApiError(Exception):
             or self.message.startswith("Too large resource version")
         )
 
+    @property
+    def kind(self) -> str:
+        """The failure in a word, from a closed set fit for a metric's label."""
+        if self.is_expired:
+            return "expired"
+        if self.status >= 500:
+            return "server_error"
+        if self.status == 0:
+            return "timeout" if self.reason == "Timeout" else "connection"
+        kinds = {401: "unauthorized", 403: "forbidden", 429: "throttled"}
+        return kinds.get(self.status, "other")
+
     @classmethod
     def of_status(cls, http_status: int, body: Any, *, retry_after_s: float = 0.0) -> ApiError:
         """Returns the error that a Kubernetes `Status` object tells, whether it came as a body or as a watch event."""
@@ -168,7 +180,8 @@ class KubernetesApi:
                     raise await _refusal(response)
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ApiError(0, f"{type(error).__name__}: {error}"[:500]) from error
+            reason = "Timeout" if isinstance(error, TimeoutError) else ""
+            raise ApiError(0, f"{type(error).__name__}: {error}"[:500], reason=reason) from error
 
     def _headers(self, *, has_body: bool) -> dict[str, str]:
         headers = {"Content-Type": "application/json"} if has_body else {}

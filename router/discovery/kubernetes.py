@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +84,8 @@ class KubernetesDiscovery:
         pace: Pace = DEFAULT_PACE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.watch_restarts: Counter[tuple[str, str]] = Counter()
+        """Ended watches and lists by (resource, reason)."""
         self._api = api
         self._index = index
         self._pace = pace
@@ -192,6 +195,7 @@ class KubernetesDiscovery:
             store=feed,
             pace=self._pace,
             on_list=self._settle,
+            restarts=self.watch_restarts,
             clock=self._clock,
         )
 

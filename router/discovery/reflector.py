@@ -7,6 +7,7 @@ import enum
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -76,7 +77,8 @@ class Reflector(Generic[Record]):
     """Runs one list-and-watch and tells how it is going.
 
     `parse` trims an object to its record and raises ValueError for one that can't be read; `on_list` is called after each
-    complete list and each refusal (403, 404). While a new list is under way the store keeps what it has.
+    complete list and each refusal (403, 404); `restarts` counts by resource and reason. While a new list is under way the
+    store keeps what it has.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Reflector(Generic[Record]):
         store: Store[Record],
         pace: Pace,
         on_list: Callable[[], None],
+        restarts: Counter[tuple[str, str]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -104,13 +107,13 @@ class Reflector(Generic[Record]):
         """Clock time of the last sign that the store is up to date."""
         self.lists = 0
         self.watches = 0
-        self.failures = 0
         self.events = 0
         self._api = api
         self._parse = parse
         self._store = store
         self._pace = pace
         self._on_list = on_list
+        self._restarts = restarts
         self._clock = clock
         self._prefix = resource.prefixes[0]
         self._resource_version = ""
@@ -134,17 +137,18 @@ class Reflector(Generic[Record]):
                 if not self._resource_version:
                     await self._list()
                 await self._watch()
+                self._count("ended")
                 self._backoff.reset()
                 continue
             except ApiError as error:
                 delay_s = self._after(error)
             except BrokenWatchError as error:
                 self._resource_version = ""
-                delay_s = self._after(ApiError(0, str(error)))
+                delay_s = self._after(ApiError(0, str(error)), "bad_event")
             except Exception as error:  # the loop's boundary: one bad object must not end discovery
                 logger.exception("watch failed", extra={"fields": self._fields()})
                 self._resource_version = ""
-                delay_s = self._after(ApiError(0, f"{type(error).__name__}: {error}"))
+                delay_s = self._after(ApiError(0, f"{type(error).__name__}: {error}"), "bad_event")
             self.phase = Phase.WAITING
             await asyncio.sleep(delay_s)
 
@@ -271,9 +275,9 @@ class Reflector(Generic[Record]):
 
     # --- what went wrong --------------------------------------------------------------------
 
-    def _after(self, error: ApiError) -> float:
+    def _after(self, error: ApiError, kind: str = "") -> float:
         """Decides what follows a failure. Returns the seconds to wait before it."""
-        self.failures += 1
+        self._count(kind or error.kind)
         if (
             error.is_expired
             or error.status == 404
@@ -285,10 +289,11 @@ class Reflector(Generic[Record]):
         if error.status in (403, 404):
             self.refusal = error
             self._on_list()
-        self.problem = str(error)
         delay_s = self._backoff.next_s(at_least_s=error.retry_after_s)
+        is_told = self.problem == str(error)
+        self.problem = str(error)
         logger.log(
-            logging.INFO if error.is_expired else logging.WARNING,
+            logging.DEBUG if is_told else logging.INFO if error.is_expired else logging.WARNING,
             "watch interrupted",
             extra={
                 "fields": {
@@ -303,6 +308,9 @@ class Reflector(Generic[Record]):
 
     def _skip(self, error: ValueError) -> None:
         logger.warning("object skipped", extra={"fields": {**self._fields(), "reason": str(error)}})
+
+    def _count(self, reason: str) -> None:
+        self._restarts[self.resource.name, reason] += 1
 
     def _heard(self) -> None:
         self.last_heard_at = self._clock()
