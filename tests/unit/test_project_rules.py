@@ -128,6 +128,17 @@ def test_a_broad_catch_stands_only_at_a_boundary(module):
     assert broad == []
 
 
+# The edge of the program: everything else is told what it needs. The demo only hands the environment on.
+READ_THE_ENVIRONMENT = {"router/app/worker.py", "router/cli.py", "router/demo/session.py"}
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if name(m) not in READ_THE_ENVIRONMENT], ids=name
+)
+def test_the_environment_is_read_only_at_the_edge(module):
+    assert re.findall(r"\bos\.(?:environ|getenv)\b", module.read_text("utf-8")) == []
+
+
 LOCKS = ("requirements.lock", "requirements-runtime.lock")
 
 
