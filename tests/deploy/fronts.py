@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -225,3 +226,49 @@ def _envoy(folder: Path, port: int, upstream_port: int) -> list[str]:
 
 
 COMMANDS = {"nginx": _nginx, "traefik": _traefik, "envoy": _envoy}
+
+
+@contextlib.asynccontextmanager
+async def router(sandbox_port: int, folder: Path) -> AsyncIterator[int]:
+    """Runs the real router, by host names, before one sandbox called `box`; yields its proxy port."""
+    port, admin_port = free_port(), free_port()
+    sandboxes = folder / "sandboxes.yaml"
+    sandboxes.write_text(
+        f"sandboxes: [{{name: box, host: 127.0.0.1, ports: {{8888: {sandbox_port}}}}}]\n"
+    )
+    settings = {
+        "auth": "none",
+        "discovery": "file",
+        "sandboxes-file": sandboxes,
+        "base-domain": "sandbox.example.com",
+        "trusted-proxies": "127.0.0.0/8",
+        "preserve-host": "true",
+        "http-bind": f"127.0.0.1:{port}",
+        "admin-bind": f"127.0.0.1:{admin_port}",
+        "drain-delay": "0",
+        "shutdown-timeout": "2s",
+    }
+    flags = [f"--{key}={value}" for key, value in settings.items()]
+    log = folder / "router.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "router", "serve", *flags, stdout=output, stderr=output
+        )
+        try:
+            await _wait_until_ready(f"http://127.0.0.1:{admin_port}/readyz", process, log)
+            yield port
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await asyncio.wait_for(process.wait(), 20)
+
+
+async def _wait_until_ready(url: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    async with asyncio.timeout(START_S), aiohttp.ClientSession() as client:
+        while True:
+            assert process.returncode is None, log.read_text()[-2000:]
+            with contextlib.suppress(aiohttp.ClientError):
+                async with client.get(url) as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(0.05)
