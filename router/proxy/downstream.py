@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import socket
-import struct
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from router.auth.authenticator import CertificateIdentity
-from router.errors import (
-    HeadersTooLarge,
-    MalformedMessage,
-    Overloaded,
-    RequestTimeout,
-    RouterError,
-    UriTooLong,
-)
+from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
 from router.proxy.answers import error_answer
+from router.proxy.connection import Connection
 from router.proxy.deadlines import NEVER
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Peer
-from router.proxy.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.framing import BodyReader, ChunkedReader, ChunkRelay, FramingError, LengthReader
 from router.proxy.head import RequestHead, parse_request, resolve_target_form
+from router.proxy.partial_head import check_sizes, fault_of, without_empty_lines
 
 if TYPE_CHECKING:
     from router.proxy.gateway import Gateway
@@ -36,8 +29,6 @@ _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
 _LINGER_S: Final = 2.0
 _FLUSH_S: Final = 30.0
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-_TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 class Phase(enum.Enum):
@@ -56,7 +47,7 @@ class Phase(enum.Enum):
     CLOSED = "closed"
 
 
-class Downstream(asyncio.Protocol):
+class Downstream(Connection):
     """Serves one client: takes heads, feeds the Exchange its body, and writes what comes back."""
 
     __slots__ = (
@@ -68,20 +59,17 @@ class Downstream(asyncio.Protocol):
         "_partial",
         "_phase",
         "_reader",
-        "_reading",
-        "_transport",
         "_tunnel",
         "certificate",
         "deadline_at",
-        "is_writable",
         "keep_alive",
         "peer",
     )
 
     def __init__(self, gateway: Gateway, *, is_tls: bool) -> None:
+        super().__init__()
         self._gateway = gateway
         self._is_tls = is_tls
-        self._transport: asyncio.Transport | None = None
         self._phase = Phase.IDLE
         self._exchange: Exchange | None = None
         self._tunnel: Tunnel | None = None
@@ -90,9 +78,7 @@ class Downstream(asyncio.Protocol):
         self._partial: bytearray | None = None
         self._ahead = b""
         """Bytes that came before their turn."""
-        self._reading = True
         self._advancing = False
-        self.is_writable = True
         self.keep_alive = True
         self.deadline_at = NEVER
         self.peer: Peer
@@ -110,8 +96,7 @@ class Downstream(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio.Transport.
-        self._transport = transport = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
         gateway = self._gateway
         peername = transport.get_extra_info("peername")
         address = peername[0] if isinstance(peername, tuple) else "unknown"
@@ -148,7 +133,7 @@ class Downstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
-        self._transport = None
+        self.transport = None
         self._gateway.closed(self)
         tunnel, exchange = self._tunnel, self._exchange
         self._tunnel = self._exchange = None
@@ -158,38 +143,20 @@ class Downstream(asyncio.Protocol):
             exchange.client_left()
 
     def pause_writing(self) -> None:
-        self.is_writable = False
+        super().pause_writing()
         if self._tunnel is not None:
             self._tunnel.client_is_full()
         elif self._exchange is not None and self._exchange.upstream is not None:
             self._exchange.upstream.pause_reading()
 
     def resume_writing(self) -> None:
-        self.is_writable = True
+        super().resume_writing()
         if self._tunnel is not None:
             self._tunnel.client_has_room()
         elif self._exchange is not None and self._exchange.upstream is not None:
             self._exchange.upstream.resume_reading()
 
     # --- for the exchange and the tunnel ---
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        if self._transport is not None:
-            self._transport.writelines(pieces)
-
-    def pause_reading(self) -> None:
-        if self._reading and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if not self._reading and self._transport is not None:
-            self._reading = True
-            self._transport.resume_reading()
 
     def may_keep_alive(self, head: RequestHead) -> bool:
         """Returns True when the connection can carry another request after this one's answer."""
@@ -235,13 +202,7 @@ class Downstream(asyncio.Protocol):
         """Ends the connection so that what was sent can't pass for a whole answer."""
         self._exchange = None
         self._phase = Phase.LINGERING
-        transport = self._transport
-        if transport is not None:
-            sock = transport.get_extra_info("socket")
-            if sock is not None:
-                # A FIN would complete a body that only the end of the connection delimits: send a RST.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            transport.abort()
+        self.reset()
 
     def start_tunnel(self, tunnel: Tunnel) -> None:
         self._exchange = None
@@ -259,17 +220,10 @@ class Downstream(asyncio.Protocol):
     def tunnel_done(self) -> None:
         """The tunnel has ended: close once everything is sent."""
         self._tunnel = None
-        if self._transport is not None:
+        if self.transport is not None:
             self._phase = Phase.LINGERING
             self.deadline_at = time.monotonic() + _FLUSH_S
-            self._transport.close()
-
-    def write_eof(self) -> bool:
-        """Returns True when the client was told that no more comes, False when that can't be said."""
-        if self._transport is None or not self._transport.can_write_eof():
-            return False
-        self._transport.write_eof()
-        return True
+            self.transport.close()
 
     # --- time and the end ---
 
@@ -289,11 +243,11 @@ class Downstream(asyncio.Protocol):
 
     def close_if_idle(self) -> bool:
         """Closes a connection that carries nothing. Returns True when it did."""
-        if self._phase is not Phase.IDLE or self._transport is None:
+        if self._phase is not Phase.IDLE or self.transport is None:
             return False
         self._phase = Phase.LINGERING
         self.deadline_at = time.monotonic() + _LINGER_S
-        self._transport.close()
+        self.transport.close()
         return True
 
     def end_tunnel(self, code: Any, reason: str, outcome_code: str) -> None:
@@ -318,12 +272,12 @@ class Downstream(asyncio.Protocol):
         return self._tunnel
 
     def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def _linger(self) -> None:
         """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
-        transport = self._transport
+        transport = self.transport
         if transport is None:
             return
         self._reader = None
@@ -353,7 +307,7 @@ class Downstream(asyncio.Protocol):
             self._start(data, end + 4)
 
     def _take_partial(self, data: bytes) -> None:
-        data = _without_empty_lines(data)
+        data = without_empty_lines(data)
         if not data:
             return
         end = data.find(_END_OF_HEAD)
@@ -383,22 +337,13 @@ class Downstream(asyncio.Protocol):
         self._start(bytes(partial), end + 4)
 
     def _check_partial(self, seen: int) -> None:
-        """Refuses a head that can't become good any more, rather than waiting for its end."""
-        partial = self._partial
-        assert partial is not None
-        gateway = self._gateway
-        line_end = partial.find(b"\n", 0, gateway.max_request_line_bytes + 2)
-        error: RouterError | None = None
-        if partial.startswith(_TLS_HANDSHAKE):
-            error = MalformedMessage("This port speaks plain HTTP, not TLS.")
-        elif line_end < 0 and len(partial) > gateway.max_request_line_bytes:
-            error = UriTooLong()
-        elif len(partial) > gateway.max_header_bytes:
-            error = HeadersTooLarge()
-        elif _has_bare_lf(partial, seen):
-            error = MalformedMessage("Lines end with CR LF.")
-        elif line_end >= 0 and seen <= line_end and b" HTTP/" not in partial[:line_end]:
-            error = MalformedMessage("Malformed request line.")
+        assert self._partial is not None
+        error = fault_of(
+            self._partial,
+            seen,
+            max_request_line_bytes=self._gateway.max_request_line_bytes,
+            max_header_bytes=self._gateway.max_header_bytes,
+        )
         if error is not None:
             self._partial = None
             self._refuse(error, None)
@@ -409,22 +354,22 @@ class Downstream(asyncio.Protocol):
         self._ahead = data[end:]
         self._phase = Phase.BUSY
         try:
-            line_end = data.find(b"\r\n")
-            if line_end == 0:
-                data = _without_empty_lines(data[:end])
-                line_end = data.find(b"\r\n")
+            if data.startswith(b"\r\n"):
+                data = without_empty_lines(data[:end])
                 end = len(data)
-            if line_end > gateway.max_request_line_bytes:
-                raise UriTooLong
-            if end > gateway.max_header_bytes:
-                raise HeadersTooLarge
+            check_sizes(
+                data,
+                end,
+                max_request_line_bytes=gateway.max_request_line_bytes,
+                max_header_bytes=gateway.max_header_bytes,
+            )
             head = parse_request(data if end == len(data) else data[:end])
             resolve_target_form(head)
         except RouterError as exc:
             self._refuse(exc, data[:end])
             return
         if head.is_chunked:
-            self._reader = ChunkedReader()
+            self._reader = ChunkRelay()
         elif head.content_length:
             self._reader = LengthReader(head.content_length)
         else:
@@ -483,7 +428,7 @@ class Downstream(asyncio.Protocol):
             exchange.request_broken(MalformedMessage(f"Malformed request body: {exc}."))
             return
         if pieces:
-            exchange.request_data(pieces)
+            exchange.request_data(pieces, reader.body_bytes)
             if self._exchange is not exchange:
                 return
         if end >= 0:
@@ -534,19 +479,3 @@ class Downstream(asyncio.Protocol):
             self._ahead = data[end:]
             self._rest()
             self._advance()
-
-
-def _without_empty_lines(data: bytes) -> bytes:
-    """Returns the data without CR LF pairs in front of a request line (RFC 9112 §2.2)."""
-    while data.startswith(b"\r\n"):
-        data = data[2:]
-    return data
-
-
-def _has_bare_lf(data: bytearray, start: int) -> bool:
-    at = data.find(b"\n", start)
-    while at >= 0:
-        if at == 0 or data[at - 1] != 0x0D:
-            return True
-        at = data.find(b"\n", at + 1)
-    return False

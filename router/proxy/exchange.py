@@ -47,12 +47,13 @@ class Exchange:
     """
 
     __slots__ = (
-        "_chunked_out",
+        "_adds_chunks",
         "_ended",
+        "_ends_chunked",
         "_request_ended",
-        "_response_body_bytes",
         "_response_started",
         "_sent_at",
+        "_unsent_head",
         "authenticated",
         "downstream",
         "gateway",
@@ -89,9 +90,12 @@ class Exchange:
         self._request_ended = not head.has_body
         self._response_started = False
         self._ended = False
-        self._chunked_out = False
+        self._adds_chunks = False
+        """The body has no length: each piece becomes a chunk."""
+        self._ends_chunked = False
         self._sent_at = 0.0
-        self._response_body_bytes = 0
+        self._unsent_head = b""
+        """The request's head, while it waits for the first of the body to go out with it."""
 
     def __repr__(self) -> str:
         return (
@@ -130,18 +134,22 @@ class Exchange:
             downstream.deadline_at = now + gateway.stream_idle_timeout_s
         if not downstream.is_writable:
             upstream.pause_reading()
-        upstream.write(
-            request_head(
-                head,
-                target=forwarded_target(self.target, head.target),
-                host=head.host if gateway.preserve_host and head.host else upstream.host,
-                peer=downstream.peer,
-                keep_authorization=not self.authenticated.consumed_authorization,
-                origin_policy=gateway.origin_policy,
-            )
+        data = request_head(
+            head,
+            target=forwarded_target(self.target, head.target),
+            host=head.host if gateway.preserve_host and head.host else upstream.host,
+            peer=downstream.peer,
+            keep_authorization=not self.authenticated.consumed_authorization,
+            origin_policy=gateway.origin_policy,
         )
-        if not self._request_ended:
+        if self._request_ended:
+            upstream.write(data)
+        else:
+            self._unsent_head = data
             downstream.pump_body()
+            if self._unsent_head:
+                self._unsent_head = b""
+                upstream.write(data)
 
     def fail(self, error: RouterError) -> None:
         """Ends with an error of the router's own: an answer while that is possible, else a visible cut."""
@@ -174,19 +182,21 @@ class Exchange:
 
     # --- called by the downstream ---
 
-    def request_data(self, pieces: list[bytes]) -> None:
-        """Passes body bytes on; only called while there is an upstream."""
-        size = sum(map(len, pieces))
-        self.outcome.bytes_from_client += size
+    def request_data(self, pieces: list[bytes], body_bytes: int) -> None:
+        """Passes body bytes (framed as they came) on; `body_bytes` is the body's size so far, framing apart."""
+        self.outcome.bytes_from_client = body_bytes
         limit = self.gateway.max_body_bytes
-        if limit and self.outcome.bytes_from_client > limit:
+        if limit and body_bytes > limit:
             self.fail(BodyTooLarge(f"The request body is larger than {limit} bytes."))
             return
         upstream = self.upstream
         if upstream is None:
             return
         self.downstream.deadline_at = time.monotonic() + self.gateway.stream_idle_timeout_s
-        upstream.writelines(chunk(pieces) if self.head.is_chunked else pieces)
+        if self._unsent_head:
+            pieces.insert(0, self._unsent_head)
+            self._unsent_head = b""
+        upstream.writelines(pieces)
 
     def request_ends(self, trailers: list[tuple[bytes, bytes]]) -> None:
         """The request's body is complete."""
@@ -194,7 +204,8 @@ class Exchange:
         if self.upstream is None:
             return
         if self.head.is_chunked:
-            self.upstream.write(last_chunk(trailers))
+            self.upstream.write(self._unsent_head + last_chunk(trailers))
+            self._unsent_head = b""
         if not self._response_started:
             self.downstream.deadline_at = self._answer_deadline(time.monotonic())
 
@@ -259,7 +270,8 @@ class Exchange:
         self._response_started = True
         is_old = self.head.version == 10
         has_length = reader is None or isinstance(reader, LengthReader)
-        self._chunked_out = not has_length and not is_old
+        self._ends_chunked = not has_length and not is_old
+        self._adds_chunks = self._ends_chunked and not isinstance(reader, ChunkedReader)
         may_go_on = downstream.may_keep_alive(self.head) and not (is_old and not has_length)
         if (
             self.head.expects_continue
@@ -275,7 +287,7 @@ class Exchange:
         data = response_head(
             head,
             client_version=self.head.version,
-            add_chunked=self._chunked_out and not isinstance(reader, ChunkedReader),
+            add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
             scope=self._path_scope(),
@@ -286,18 +298,16 @@ class Exchange:
             self._finish(data, reader, pieces, clean=clean)
             return
         downstream.deadline_at = now + self.gateway.stream_idle_timeout_s
-        downstream.write(data)
-        if pieces:
-            self.response_data(pieces)
+        if reader is not None:
+            outcome.bytes_to_client = reader.body_bytes
+        downstream.writelines([data, *(chunk(pieces) if self._adds_chunks else pieces)])
 
-    def response_data(self, pieces: list[bytes]) -> None:
-        """Body bytes of the answer."""
-        size = sum(map(len, pieces))
-        if not size:
-            return
-        self._response_body_bytes += size
-        self.downstream.deadline_at = time.monotonic() + self.gateway.stream_idle_timeout_s
-        self.downstream.writelines(chunk(pieces) if self._chunked_out else pieces)
+    def response_data(self, reader: BodyReader, pieces: list[bytes]) -> None:
+        """More of the answer's body."""
+        if pieces:
+            self.outcome.bytes_to_client = reader.body_bytes
+            self.downstream.deadline_at = time.monotonic() + self.gateway.stream_idle_timeout_s
+            self.downstream.writelines(chunk(pieces) if self._adds_chunks else pieces)
 
     def response_ends(self, reader: BodyReader, pieces: list[bytes], *, clean: bool) -> None:
         """The last of the answer. `clean`: nothing came behind it and the connection is still open."""
@@ -306,12 +316,11 @@ class Exchange:
     def _finish(
         self, data: bytes, reader: BodyReader | None, pieces: list[bytes], *, clean: bool
     ) -> None:
-        size = sum(map(len, pieces)) if pieces else 0
-        self._response_body_bytes += size
+        if reader is not None:
+            self.outcome.bytes_to_client = reader.body_bytes
         out = [data] if data else []
-        if size:
-            out += chunk(pieces) if self._chunked_out else pieces
-        if self._chunked_out:
+        out += chunk(pieces) if self._adds_chunks else pieces
+        if self._ends_chunked:
             out.append(last_chunk(reader.trailers if isinstance(reader, ChunkedReader) else []))
         downstream = self.downstream
         upstream = self.upstream
@@ -393,7 +402,7 @@ class Exchange:
     def tunnel_ended(self, code: str, *, from_client: int, to_client: int) -> None:
         """Called once by the Tunnel."""
         self.outcome.bytes_from_client += from_client
-        self._response_body_bytes += to_client
+        self.outcome.bytes_to_client = to_client
         self.outcome.code = code
         self.upstream = None
         self._end()
@@ -416,7 +425,6 @@ class Exchange:
     def _end(self) -> None:
         self._ended = True
         outcome = self.outcome
-        outcome.bytes_to_client = self._response_body_bytes
         outcome.total_s = time.monotonic() - self.started_at
         if self.release_slots is not None:
             self.gateway.release_slots(self)

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from router.proxy.head import Item, RequestHead, ResponseHead
+from router.proxy.head import RequestHead, ResponseHead, Special
 from router.proxy.headers import Kind
 from router.routing.path_scope import scoped_location, scoped_set_cookie
 
@@ -19,6 +19,8 @@ SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _STAYS_IN_REQUEST: Final = frozenset({Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.TRACEPARENT})
+_STAYS_IN_RESPONSE: Final = frozenset({Kind.LOCATION, Kind.SET_COOKIE})
+_VIA: Final = {10: b"Via: 1.0 sandbox-router\r\n\r\n", 11: b"Via: 1.1 sandbox-router\r\n\r\n"}
 
 
 class Peer:
@@ -76,52 +78,45 @@ def request_head(
     `target` is what follows the method, `host` the Host header's value; `origin_policy` is `rewrite`, `keep` or `drop` and
     concerns upgrades alone.
     """
-    lines = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
-    add = lines.append
-    nominated = head.nominated
-    for item in head.items:
-        kind, name, value = item
-        if not kind:
-            if nominated and name.lower() in nominated:
-                continue
-            add(b"%b: %b\r\n" % (name, value))
-        elif kind in _STAYS_IN_REQUEST:
-            add(b"%b: %b\r\n" % (name, value))
-        elif kind == Kind.HOST:
-            add(b"%b: %b\r\n" % (name, host))
-        elif kind == Kind.AUTHORIZATION:
-            if keep_authorization:
-                add(b"%b: %b\r\n" % (name, value))
-        else:
-            _add_special(add, head, item, host=host, origin_policy=origin_policy)
-    if not head.host:
-        add(b"Host: %b\r\n" % host)
-    _add_hop_by_hop(add, head)
-    _add_forwarded(add, head, peer)
-    add(
-        b"Via: 1.1 sandbox-router\r\n\r\n"
-        if head.version == 11
-        else b"Via: 1.0 sandbox-router\r\n\r\n"
+    lines = head.lines[:-2]
+    lines[0] = b"%b %b HTTP/1.1" % (head.method, target)
+    for special in head.special:
+        kind = special[0]
+        if kind in _STAYS_IN_REQUEST:
+            continue
+        if kind == Kind.HOST:
+            lines[special[3]] = b"%b: %b" % (special[1], host)
+        elif kind != Kind.AUTHORIZATION or not keep_authorization:
+            lines[special[3]] = _special_line(head, special, host, origin_policy)
+    if head.nominated:
+        _drop_nominated(lines, head.nominated)
+    return b"%b\r\n%b%b%b" % (
+        b"\r\n".join(filter(None, lines)),
+        _hop_by_hop(head, host),
+        _forwarded(head, peer),
+        _VIA[head.version],
     )
-    return b"".join(lines)
 
 
-def _add_special(
-    add: object, head: RequestHead, item: Item, *, host: bytes, origin_policy: str
-) -> None:
-    kind, name, value = item
-    assert callable(add)
+def _special_line(head: RequestHead, special: Special, host: bytes, origin_policy: str) -> bytes:
+    """Returns what becomes of the line; b"" drops it."""
+    kind, name, value, _ = special
     if kind == Kind.TRANSFER_ENCODING:
-        add(b"%b: chunked\r\n" % name)
-    elif kind == Kind.ORIGIN:
+        return b"%b: chunked" % name
+    if kind == Kind.ORIGIN:
         if head.upgrade is None or origin_policy == "keep":
-            add(b"%b: %b\r\n" % (name, value))
-        elif origin_policy == "rewrite":
-            add(b"%b: http://%b\r\n" % (name, host))
-    elif kind == Kind.WEBSOCKET_PROTOCOL:
+            return b"%b: %b" % (name, value)
+        return b"%b: http://%b" % (name, host) if origin_policy == "rewrite" else b""
+    if kind == Kind.WEBSOCKET_PROTOCOL:
         offered = without_token(value)
-        if offered:
-            add(b"%b: %b\r\n" % (name, offered))
+        return b"%b: %b" % (name, offered) if offered else b""
+    return b""
+
+
+def _drop_nominated(lines: list[bytes], nominated: frozenset[bytes]) -> None:
+    for at in range(1, len(lines)):
+        if lines[at].partition(b":")[0].lower() in nominated:
+            lines[at] = b""
 
 
 def without_token(subprotocols: bytes) -> bytes:
@@ -143,36 +138,34 @@ def subprotocol_token(subprotocols: bytes | None) -> bytes | None:
     return None
 
 
-def _add_hop_by_hop(add: object, head: RequestHead) -> None:
-    assert callable(add)
+def _hop_by_hop(head: RequestHead, host: bytes) -> bytes:
+    """Returns the header lines that concern this hop, and a Host for a request that came without."""
+    if head.upgrade is None and not head.accepts_trailers and head.host:
+        return b""
+    lines = [] if head.host else [b"Host: %b\r\n" % host]
     if head.upgrade is not None:
-        add(b"Connection: %b\r\n" % (b"Upgrade, TE" if head.accepts_trailers else b"Upgrade"))
-        add(b"Upgrade: %b\r\n" % head.upgrade)
+        lines.append(
+            b"Connection: %b\r\nUpgrade: %b\r\n"
+            % (b"Upgrade, TE" if head.accepts_trailers else b"Upgrade", head.upgrade)
+        )
     elif head.accepts_trailers:
-        add(b"Connection: TE\r\n")
+        lines.append(b"Connection: TE\r\n")
     if head.accepts_trailers:
-        add(b"TE: trailers\r\n")
+        lines.append(b"TE: trailers\r\n")
+    return b"".join(lines)
 
 
-def _add_forwarded(add: object, head: RequestHead, peer: Peer) -> None:
-    """X-Forwarded-*: replaced, or from a trusted proxy appended to and believed."""
-    assert callable(add)
+def _forwarded(head: RequestHead, peer: Peer) -> bytes:
+    """Returns X-Forwarded-*: replaced, or from a trusted proxy appended to and believed."""
     host = head.host
+    lines = peer.lines
     if peer.is_trusted:
-        if head.forwarded_for is not None:
-            chain = head.forwarded_for + b", " + peer.address.encode("ascii", "replace")
-            proto = head.forwarded_proto or (b"https" if peer.is_tls else b"http")
-            add(b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\n" % (chain, proto))
-        elif head.forwarded_proto is not None:
-            peer_line, _, _ = peer.lines.partition(b"\r\n")
-            add(b"%b\r\nX-Forwarded-Proto: %b\r\n" % (peer_line, head.forwarded_proto))
-        else:
-            add(peer.lines)
+        address = peer.address.encode("ascii", "replace")
+        chain = address if head.forwarded_for is None else head.forwarded_for + b", " + address
+        proto = head.forwarded_proto or (b"https" if peer.is_tls else b"http")
+        lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\n" % (chain, proto)
         host = head.forwarded_host or host
-    else:
-        add(peer.lines)
-    if host:
-        add(b"X-Forwarded-Host: %b\r\n" % host)
+    return b"%bX-Forwarded-Host: %b\r\n" % (lines, host) if host else lines
 
 
 class PathScope:
@@ -205,34 +198,36 @@ def response_head(
     """
     if head.is_plain and not connection and not add_chunked and scope is None:
         return head.raw
-    line_end = head.raw.find(b"\r\n")
-    lines = [b"HTTP/1.1" + head.raw[8 : line_end + 2]]
-    add = lines.append
-    nominated = head.nominated
-    for kind, name, value in head.items:
-        if kind == Kind.FORWARD:
-            if nominated and name.lower() in nominated:
-                continue
-        elif kind == Kind.TRANSFER_ENCODING:
-            if drop_chunked:
-                continue
-        elif kind == Kind.LOCATION:
-            if scope is not None:
-                value = scoped_location(
-                    value, root=scope.root, own_authorities=scope.own_authorities
-                )
-        elif kind == Kind.SET_COOKIE:
-            if scope is not None:
-                value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
-        elif kind == Kind.UPGRADE:
-            if head.status not in (101, 426):
-                continue
-        elif kind != Kind.CONTENT_LENGTH or (head.status == 204 and head.content_length):
-            continue  # RFC 9110 §8.6: no length in a 204
-        add(b"%b: %b\r\n" % (name, value))
+    lines = head.raw.split(b"\r\n")[:-2]
+    lines[0] = b"HTTP/1.1" + lines[0][8:]
+    for special in head.special:
+        kind = special[0]
+        if kind in _STAYS_IN_RESPONSE and scope is None:
+            continue
+        if kind == Kind.TRANSFER_ENCODING and not drop_chunked:
+            continue
+        lines[special[3]] = _special_response_line(head, special, scope)
+    if head.nominated:
+        _drop_nominated(lines, head.nominated)
     if add_chunked:
-        add(b"Transfer-Encoding: chunked\r\n")
+        lines.append(b"Transfer-Encoding: chunked")
     if connection:
-        add(b"Connection: %b\r\n" % connection)
-    add(b"\r\n")
-    return b"".join(lines)
+        lines.append(b"Connection: " + connection)
+    return b"%b\r\n\r\n" % b"\r\n".join(filter(None, lines))
+
+
+def _special_response_line(head: ResponseHead, special: Special, scope: PathScope | None) -> bytes:
+    """Returns what becomes of the line; b"" drops it."""
+    kind, name, value, _ = special
+    if kind == Kind.CONTENT_LENGTH:
+        # RFC 9110 §8.6: a 204 has no length.
+        return b"" if head.status == 204 and head.content_length else b"%b: %b" % (name, value)
+    if kind == Kind.UPGRADE:
+        return b"%b: %b" % (name, value) if head.status in (101, 426) else b""
+    if kind == Kind.LOCATION and scope is not None:
+        value = scoped_location(value, root=scope.root, own_authorities=scope.own_authorities)
+    elif kind == Kind.SET_COOKIE and scope is not None:
+        value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
+    else:
+        return b""
+    return b"%b: %b" % (name, value)

@@ -27,8 +27,11 @@ class FramingError(ValueError):
 class BodyReader(Protocol):
     """Cuts a body out of a byte stream."""
 
+    body_bytes: int
+    """Bytes of the body so far, framing apart."""
+
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
-        """Appends the body bytes in `data` to `pieces`.
+        """Appends what crosses of `data` to `pieces`.
 
         Returns the offset of the first byte behind the message, or -1 while it goes on. Raises FramingError.
         """
@@ -36,20 +39,23 @@ class BodyReader(Protocol):
 
 
 class LengthReader:
-    """A body of a known length."""
+    """A body of a known length; it crosses as it is."""
 
-    __slots__ = ("remaining",)
+    __slots__ = ("body_bytes", "remaining")
 
     def __init__(self, length: int) -> None:
         self.remaining = length
+        self.body_bytes = 0
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
         size = len(data)
         if size < self.remaining:
             self.remaining -= size
+            self.body_bytes += size
             pieces.append(data)
             return -1
         end = self.remaining
+        self.body_bytes += end
         self.remaining = 0
         pieces.append(data if end == size else data[:end])
         return end
@@ -58,22 +64,35 @@ class LengthReader:
 class UntilCloseReader:
     """A response body that ends with its connection."""
 
-    __slots__ = ()
+    __slots__ = ("body_bytes",)
+
+    def __init__(self) -> None:
+        self.body_bytes = 0
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
+        self.body_bytes += len(data)
         pieces.append(data)
         return -1
 
 
 class ChunkedReader:
-    """A chunked body. Extensions are dropped; trailer fields are kept in `trailers`, those that may cross."""
+    """A chunked body, taken out of its chunks. Trailer fields are kept in `trailers`, those that may cross."""
 
-    __slots__ = ("_in_trailers", "_line", "_needs_crlf", "_remaining", "_trailer_bytes", "trailers")
+    __slots__ = (
+        "_in_trailers",
+        "_line",
+        "_needs_crlf",
+        "_remaining",
+        "_trailer_bytes",
+        "body_bytes",
+        "trailers",
+    )
 
     def __init__(self) -> None:
+        self.body_bytes = 0
         self.trailers: list[tuple[bytes, bytes]] = []
         self._line = b""
-        """The beginning of a line whose end has not come yet."""
+        """The beginning of a line whose end has not come yet; it has not crossed."""
         self._remaining = 0
         self._needs_crlf = False
         self._in_trailers = False
@@ -84,23 +103,32 @@ class ChunkedReader:
         size = len(data)
         while at < size:
             if self._remaining:
-                end = min(at + self._remaining, size)
-                pieces.append(data if at == 0 and end == size else data[at:end])
-                self._remaining -= end - at
+                end = at + self._step(size - at)
+                _cross(data, at, end, pieces)
                 at = end
                 continue
-            line_end = data.find(b"\n", at)
-            if line_end < 0:
+            line_end = data.find(b"\n", at) + 1
+            if not line_end:
                 self._keep(data[at:])
                 return -1
-            line = data[at : line_end + 1]
-            if self._line:
-                line = self._line + line
-                self._line = b""
-            at = line_end + 1
-            if self._take_line(line):
+            is_end = self._take_line(self._joined(data[at:line_end]))
+            at = line_end
+            if is_end:
                 return at
         return -1
+
+    def _step(self, most: int) -> int:
+        """Counts bytes of the current chunk, as many as there are. Returns how many."""
+        step = min(self._remaining, most)
+        self._remaining -= step
+        self.body_bytes += step
+        return step
+
+    def _joined(self, line: bytes) -> bytes:
+        if self._line:
+            line = self._line + line
+            self._line = b""
+        return line
 
     def _keep(self, start_of_line: bytes) -> None:
         self._line += start_of_line
@@ -141,6 +169,47 @@ class ChunkedReader:
         if may_be_trailer(match[1]):
             self.trailers.append((match[1], match[2].rstrip(b" \t")))
         return False
+
+
+class ChunkRelay(ChunkedReader):
+    """A chunked body whose chunks cross as they came: checked, not copied; without extensions.
+
+    The last chunk and the trailers don't cross: last_chunk() makes them.
+    """
+
+    __slots__ = ()
+
+    def feed(self, data: bytes, pieces: list[bytes]) -> int:
+        at = start = 0  # data[start:at] was read and has not crossed yet
+        size = len(data)
+        while at < size:
+            if self._remaining:
+                at += self._step(size - at)
+                continue
+            line_end = data.find(b"\n", at) + 1
+            if not line_end:
+                _cross(data, start, at, pieces)
+                self._keep(data[at:])
+                return -1
+            is_whole = not self._line
+            line = self._joined(data[at:line_end])
+            is_end = self._take_line(line)
+            if self._in_trailers or not is_whole or b";" in line:
+                _cross(data, start, at, pieces)
+                start = line_end
+                if not self._in_trailers:
+                    pieces.append(b"%x\r\n" % self._remaining if self._remaining else b"\r\n")
+            at = line_end
+            if is_end:
+                return at
+        _cross(data, start, at, pieces)
+        return -1
+
+
+def _cross(data: bytes, start: int, end: int, pieces: list[bytes]) -> None:
+    """Appends data[start:end], without a copy when that is all of it."""
+    if start < end:
+        pieces.append(data if end - start == len(data) else data[start:end])
 
 
 def chunk(pieces: list[bytes]) -> list[bytes]:

@@ -94,7 +94,7 @@ class Tunnel:
         if self._sandbox_ended or self.downstream.peer.is_tls:
             self._finish("", None)
             return False
-        _write_eof(self.upstream)
+        self.upstream.write_eof()
         return True
 
     def sandbox_eof(self) -> bool:
@@ -165,9 +165,3 @@ class Tunnel:
 
     def sandbox_has_room(self) -> None:
         self.downstream.resume_reading()
-
-
-def _write_eof(upstream: Upstream) -> None:
-    transport = upstream.transport
-    if transport is not None and not upstream.is_closed and transport.can_write_eof():
-        transport.write_eof()

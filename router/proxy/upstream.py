@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from router.errors import BadResponse
+from router.proxy.connection import Connection
 from router.proxy.framing import (
     BodyReader,
     ChunkedReader,
+    ChunkRelay,
     FramingError,
     LengthReader,
     UntilCloseReader,
@@ -28,7 +29,7 @@ _MAX_INTERIM: Final = 32
 """1xx answers in front of one final answer; more is an attack on the client."""
 
 
-class Upstream(asyncio.Protocol):
+class Upstream(Connection):
     """A connection that was dialled for one pod; between exchanges it waits in the Pool.
 
     Exactly one of `exchange` and `tunnel` is set while it is in use; both are None while it is idle.
@@ -40,37 +41,32 @@ class Upstream(asyncio.Protocol):
         "_poll",
         "_pool",
         "_reader",
-        "_reading",
         "address",
         "exchange",
         "host",
         "idle_since",
         "is_closed",
         "is_retired",
-        "is_writable",
         "key",
-        "transport",
         "tunnel",
     )
 
     def __init__(self, pool: Pool, key: PoolKey, address: str, host: bytes) -> None:
+        super().__init__()
         self._pool = pool
         self.key = key
         self.address = address
         self.host = host
         """The Host header that requests on this connection get."""
-        self.transport: asyncio.Transport | None = None
         self.exchange: Exchange | None = None
         self.tunnel: Tunnel | None = None
         self.idle_since = 0.0
         self.is_retired = False
         """Its pod left the table: it finishes what it does and is never used again."""
         self.is_closed = False
-        self.is_writable = True
         self._reader: BodyReader | None = None
         self._partial: bytearray | None = None
         self._interim = 0
-        self._reading = True
         self._poll: Any = None
 
     def __repr__(self) -> str:
@@ -78,24 +74,6 @@ class Upstream(asyncio.Protocol):
         return f"<Upstream {self.address} {use} retired={self.is_retired} closed={self.is_closed}>"
 
     # --- for the pool and the exchange ---
-
-    def write(self, data: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        if self.transport is not None:
-            self.transport.writelines(pieces)
-
-    def pause_reading(self) -> None:
-        if self._reading and self.transport is not None:
-            self._reading = False
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if not self._reading and self.transport is not None and not self.is_closed:
-            self._reading = True
-            self.transport.resume_reading()
 
     def has_unread(self) -> bool:
         """Returns True when bytes or an end wait in the kernel, which the loop has not come round to yet: one poll(2)."""
@@ -123,10 +101,6 @@ class Upstream(asyncio.Protocol):
                 self.transport.close()
 
     # --- asyncio.Protocol ---
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio.Transport.
-        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         if self.tunnel is not None:
@@ -157,14 +131,14 @@ class Upstream(asyncio.Protocol):
             self._ended(exchange, exc)
 
     def pause_writing(self) -> None:
-        self.is_writable = False
+        super().pause_writing()
         if self.tunnel is not None:
             self.tunnel.sandbox_is_full()
         elif self.exchange is not None:
             self.exchange.downstream.pause_reading()
 
     def resume_writing(self) -> None:
-        self.is_writable = True
+        super().resume_writing()
         if self.tunnel is not None:
             self.tunnel.sandbox_has_room()
         elif self.exchange is not None:
@@ -227,7 +201,7 @@ class Upstream(asyncio.Protocol):
 
     def _final(self, exchange: Exchange, head: ResponseHead, data: bytes, end: int) -> None:
         pieces: list[bytes] = []
-        reader = _reader_for(head, exchange.head.method)
+        reader = _reader_for(head, exchange)
         if reader is None:
             exchange.response_begins(head, None, pieces, ended=True, clean=end == len(data))
             return
@@ -252,7 +226,7 @@ class Upstream(asyncio.Protocol):
             exchange.response_broken(BadResponse(reason=str(exc)))
             return
         if end < 0:
-            exchange.response_data(pieces)
+            exchange.response_data(reader, pieces)
         else:
             self._reader = None
             exchange.response_ends(reader, pieces, clean=end == len(data))
@@ -285,14 +259,14 @@ def _why(what: str, exc: Exception | None) -> str:
     return f"{what}: {exc}" if exc is not None else what
 
 
-def _reader_for(head: ResponseHead, method: bytes) -> BodyReader | None:
+def _reader_for(head: ResponseHead, exchange: Exchange) -> BodyReader | None:
     """Returns what cuts out this response's body, None when it has none (RFC 9112 §6.3). Raises BadResponse."""
-    if method == b"HEAD" or head.status in (204, 304):
+    if exchange.head.method == b"HEAD" or head.status in (204, 304):
         return None
     if head.is_chunked:
         if head.version == 10:
             raise BadResponse(reason="Transfer-Encoding in an HTTP/1.0 answer")
-        return ChunkedReader()
+        return ChunkRelay() if exchange.head.version == 11 else ChunkedReader()
     if head.content_length is None:
         return UntilCloseReader()
     return LengthReader(head.content_length) if head.content_length else None

@@ -1,0 +1,69 @@
+"""Connection: what both sides' protocols share: writing, and pausing either direction."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Final, cast
+
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class Connection(asyncio.Protocol):
+    """An asyncio.Protocol whose transport may be gone at any moment: then writing does nothing."""
+
+    __slots__ = ("_reading", "is_writable", "transport")
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        """None before the connection is made and after it is lost."""
+        self._reading = True
+        self.is_writable = True
+        """False while the write buffer is over its high-water mark."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio.Transport.
+        self.transport = cast(asyncio.Transport, transport)
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+
+    def write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        if self.transport is not None:
+            self.transport.writelines(pieces)
+
+    def pause_reading(self) -> None:
+        if self._reading and self.transport is not None:
+            self._reading = False
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._reading and self.transport is not None and not self.transport.is_closing():
+            self._reading = True
+            self.transport.resume_reading()
+
+    def write_eof(self) -> bool:
+        """Returns True when the peer was told that no more comes, False when that can't be said."""
+        transport = self.transport
+        if transport is None or transport.is_closing() or not transport.can_write_eof():
+            return False
+        transport.write_eof()
+        return True
+
+    def reset(self) -> None:
+        """Ends with a RST: a FIN would complete a body that only the end of the connection delimits."""
+        transport = self.transport
+        if transport is None:
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        transport.abort()
