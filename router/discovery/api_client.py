@@ -138,11 +138,11 @@ class KubernetesApi:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self.stream("POST", path, {}, read_timeout_s=timeout_s, body=body) as response,
+                self.stream("POST", path, {}, read_timeout_s=2 * timeout_s, body=body) as response,
             ):
                 return _decoded(await _body(response))
         except TimeoutError as error:
-            raise ApiError(0, "no answer in time") from error
+            raise ApiError(0, "no answer in time", reason="Timeout") from error
 
     @asynccontextmanager
     async def stream(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 logger = logging.getLogger("sandbox_router.discovery")
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -133,11 +135,18 @@ async def kubeconfig_access(paths: str) -> ClusterAccess:
         await KubeConfigLoader(config_dict=merged, config_base_path=None).load_and_set(
             configuration
         )
-    except (ConfigException, AssertionError, OSError, TypeError, AttributeError) as error:
-        raise ClusterAccessError(f"kubeconfig {paths} cannot be used: {error}") from error
-    except ValueError as error:
-        if isinstance(error, ClusterAccessError):
-            raise
+    except ClusterAccessError:
+        raise
+    # The library checks little itself: a file of another shape makes it fall over its own feet in any of these ways.
+    except (
+        ConfigException,
+        yaml.YAMLError,
+        AssertionError,
+        AttributeError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ClusterAccessError(f"kubeconfig {paths} cannot be used: {error}") from error
     token_file = user.get("tokenFile")
     return ClusterAccess(

@@ -38,7 +38,11 @@ class Call:
             return {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[method]
         if self.name is not None:
             return "get"
-        return "watch" if self.request.query.get("watch") in ("1", "true") else "list"
+        return "watch" if self.is_true("watch") else "list"
+
+    def is_true(self, parameter: str) -> bool:
+        """Reads a query parameter as the API server does: anything but absent, 0 and false counts."""
+        return self.request.query.get(parameter, "").lower() not in ("", "0", "false")
 
 
 def selected(call: Call) -> Callable[[JsonObject], bool]:

@@ -51,10 +51,13 @@ async def _stream(
     matches = selected(call)
     ends_at = time.monotonic() + float(call.request.query.get("timeoutSeconds") or 1800)
     bookmark_at = time.monotonic() + bookmark_interval_s
-    if position == 0:
+    streams_list = call.is_true("sendInitialEvents")
+    if position == 0 or streams_list:
         found = [i for i in store.items(call.kind, call.namespace) if matches(i)]
         position = store.version
         await response.write(b"".join(_line("ADDED", call.kind, call.version, i) for i in found))
+    if streams_list:
+        await response.write(_bookmark(call, position, ends_list=True))
     while time.monotonic() < ends_at:
         if watch.is_stalled:
             await store.changed(0.05)
@@ -79,7 +82,7 @@ async def _stream(
             await response.write(b"".join(lines))
         if time.monotonic() >= bookmark_at:
             bookmark_at = time.monotonic() + bookmark_interval_s
-            if call.request.query.get("allowWatchBookmarks") in ("1", "true"):
+            if call.is_true("allowWatchBookmarks"):
                 await response.write(_bookmark(call, position))
         if not changes:
             await store.changed(min(ends_at, bookmark_at) - time.monotonic())
@@ -114,10 +117,12 @@ def _line(event: str, kind: Kind, version: str, item: JsonObject) -> bytes:
     return orjson.dumps({"type": event, "object": to_version(kind, version, item)}) + b"\n"
 
 
-def _bookmark(call: Call, position: int) -> bytes:
-    item = {
+def _bookmark(call: Call, position: int, *, ends_list: bool = False) -> bytes:
+    item: JsonObject = {
         "kind": call.kind.kind,
         "apiVersion": call.kind.api_version(call.version),
         "metadata": {"resourceVersion": str(position), "creationTimestamp": None},
     }
+    if ends_list:
+        item["metadata"]["annotations"] = {"k8s.io/initial-events-end": "true"}
     return orjson.dumps({"type": "BOOKMARK", "object": item}) + b"\n"
