@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from router.auth.authenticator import Authenticator
 from router.auth.anonymous import AnonymousAuthenticator
+from router.auth.authenticator import Authenticator
 from router.auth.chain import AuthenticatorChain
 from router.auth.claims import ClaimRules
 from router.auth.grant_authorizer import GrantAuthorizer

@@ -11,7 +11,7 @@ from router.discovery.api_client import KubernetesApi
 from router.discovery.dns import DnsSource
 from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
-from router.proxy.gateway import EndpointSource
+from router.proxy.needs import EndpointSource
 from router.routing.endpoint import Endpoint
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource

@@ -21,9 +21,11 @@ from router.auth.mtls import identity_of, parse_xfcc
 from router.discovery.api_client import KubernetesApi
 from router.discovery.cluster_access import cluster_access
 from router.discovery.reviews import KubernetesReviewer
+from router.proxy.clients import Clients
 from router.proxy.deadlines import NEVER, Deadlines
 from router.proxy.downstream import Downstream
-from router.proxy.gateway import Gateway, Limits
+from router.proxy.gateway import Gateway
+from router.proxy.needs import Limits
 from router.proxy.pool import Pool
 from router.routing.endpoint import Endpoint
 from router.routing.target import TargetParser
@@ -81,6 +83,7 @@ class Worker:
             else None
         )
         self._tls: TlsContextSource | None = None
+        self._deadlines = Deadlines()
         self.sandboxes: Sandboxes
         self.access: Access
         self.gateway: Gateway
@@ -125,8 +128,7 @@ class Worker:
         async with contextlib.AsyncExitStack() as resources:
             await self._build(resources)
             tasks = await resources.enter_async_context(_background())
-            deadlines = self.gateway.deadlines
-            for run in (deadlines.run, self.sandboxes.run, *self.access.runners):
+            for run in (self._deadlines.run, self.sandboxes.run, *self.access.runners):
                 tasks.start(run())
             await self._listen(tasks)
             on_listening()
@@ -154,6 +156,13 @@ class Worker:
         telemetry = RouterTelemetry(metrics=self.metrics, access_log=self._access_log)
         if self._access_log is not None:
             resources.push_async_callback(self._access_log.close)
+        deadlines = self._deadlines
+        clients = Clients(
+            max_connections=settings.limits.max_connections,
+            deadlines=deadlines,
+            telemetry=telemetry,
+            rights=self.access.rights,
+        )
         openings = TaskSet()
         resources.push_async_callback(openings.close)
         self.gateway = Gateway(
@@ -161,10 +170,10 @@ class Worker:
             authenticator=self.access.authenticator,
             source=self.sandboxes.source,
             authorizer=self.access.authorizer,
-            rights=self.access.rights,
+            clients=clients,
             pool=pool,
             telemetry=telemetry,
-            deadlines=Deadlines(),
+            deadlines=deadlines,
             tasks=openings,
             limits=_limits(settings),
             trusted_proxies=settings.routing.trusted_proxies,
@@ -257,7 +266,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         draining = loop.create_task(
             drain(
-                self.gateway,
+                self.gateway.clients,
                 stop_accepting=self._stop_accepting,
                 drain_delay_s=time_settings.drain_delay_s,
                 shutdown_timeout_s=time_settings.shutdown_timeout_s,
@@ -269,7 +278,7 @@ class Worker:
             logger.warning("asked again to stop: ending at once")
             draining.cancel()
             self._stop_accepting()
-            self.gateway.end_now()
+            self.gateway.clients.end_now()
         hurry.cancel()
         await asyncio.gather(draining, hurry, return_exceptions=True)
 

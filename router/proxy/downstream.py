@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from router.auth.authenticator import CertificateIdentity
 from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
@@ -16,13 +16,12 @@ from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Peer
 from router.proxy.framing import BodyReader, ChunkedReader, ChunkRelay, FramingError, LengthReader
 from router.proxy.head import RequestHead, parse_request, resolve_target_form
-from router.proxy.partial_head import check_sizes, fault_of, without_empty_lines
+from router.proxy.partial_head import END_OF_HEAD, PartialHead, check_sizes
 
 if TYPE_CHECKING:
     from router.proxy.gateway import Gateway
     from router.proxy.tunnel import Tunnel
 
-_END_OF_HEAD: Final = b"\r\n\r\n"
 _MAX_AHEAD: Final = 65_536
 """Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
 _MAX_DISCARDED: Final = 65_536
@@ -75,7 +74,7 @@ class Downstream(Connection):
         self._tunnel: Tunnel | None = None
         self._reader: BodyReader | None = None
         """Cuts out the current request's body; None once it is complete."""
-        self._partial: bytearray | None = None
+        self._partial: PartialHead | None = None
         self._ahead = b""
         """Bytes that came before their turn."""
         self._advancing = False
@@ -103,7 +102,7 @@ class Downstream(Connection):
         self.peer = gateway.peer_of(address, is_tls=self._is_tls)
         if self._is_tls:
             self.certificate = gateway.identity_of(transport.get_extra_info("ssl_object"))
-        if not gateway.accept(self):
+        if not gateway.clients.accept(self):
             self._refuse(Overloaded(), None)
             return
         self._rest()
@@ -118,7 +117,8 @@ class Downstream(Connection):
         elif phase is Phase.BUSY:
             self._take_while_busy(data)
         elif phase is Phase.HEAD:
-            self._take_more(data)
+            assert self._partial is not None
+            self._collect(self._partial, data)
         elif phase is Phase.DISCARDING:
             self._discard(data)
 
@@ -134,7 +134,7 @@ class Downstream(Connection):
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
         self.transport = None
-        self._gateway.closed(self)
+        self._gateway.clients.closed(self)
         tunnel, exchange = self._tunnel, self._exchange
         self._tunnel = self._exchange = None
         if tunnel is not None:
@@ -160,7 +160,7 @@ class Downstream(Connection):
 
     def may_keep_alive(self, head: RequestHead) -> bool:
         """Returns True when the connection can carry another request after this one's answer."""
-        if not head.keep_alive or self._gateway.is_draining:
+        if not head.keep_alive or self._gateway.clients.is_draining:
             return False
         # Bytes behind a refused upgrade may be the other protocol's: never read them as a request.
         return not (head.upgrade is not None and self._ahead)
@@ -250,11 +250,6 @@ class Downstream(Connection):
         self.transport.close()
         return True
 
-    def end_tunnel(self, code: Any, reason: str, outcome_code: str) -> None:
-        """Ends a tunnel politely, if this connection is one."""
-        if self._tunnel is not None:
-            self._tunnel.close(code, reason, outcome_code)
-
     def end_now(self) -> None:
         """Ends whatever goes on, at once."""
         if self._exchange is not None and self._exchange.response_started:
@@ -300,53 +295,34 @@ class Downstream(Connection):
 
     def _take(self, data: bytes) -> None:
         """Takes bytes that begin with a request head."""
-        end = data.find(_END_OF_HEAD)
-        if end < 0 or end < 3:
-            self._take_partial(data)
+        end = data.find(END_OF_HEAD)
+        if end > 0 and not data.startswith(b"\r\n"):
+            self._start(data, end + 4)
         else:
-            self._start(data, end + 4)
+            gateway = self._gateway
+            self._collect(
+                PartialHead(
+                    max_request_line_bytes=gateway.max_request_line_bytes,
+                    max_header_bytes=gateway.max_header_bytes,
+                ),
+                data,
+            )
 
-    def _take_partial(self, data: bytes) -> None:
-        data = without_empty_lines(data)
-        if not data:
-            return
-        end = data.find(_END_OF_HEAD)
-        if end >= 0:
-            self._start(data, end + 4)
-            return
-        self._phase = Phase.HEAD
-        self._partial = bytearray(data)
-        self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
-        self._check_partial(0)
-
-    def _take_more(self, data: bytes) -> None:
-        partial = self._partial
-        assert partial is not None
-        seen = max(0, len(partial) - 3)
-        partial += data
-        if partial.startswith(b"\r\n"):
-            self._partial = None
-            self._phase = Phase.IDLE
-            self._take(bytes(partial))
-            return
-        end = partial.find(_END_OF_HEAD, seen)
-        if end < 0:
-            self._check_partial(seen)
-            return
+    def _collect(self, partial: PartialHead, data: bytes) -> None:
+        """Adds to a head that comes in pieces, and takes it once it is whole."""
         self._partial = None
-        self._start(bytes(partial), end + 4)
-
-    def _check_partial(self, seen: int) -> None:
-        assert self._partial is not None
-        error = fault_of(
-            self._partial,
-            seen,
-            max_request_line_bytes=self._gateway.max_request_line_bytes,
-            max_header_bytes=self._gateway.max_header_bytes,
-        )
-        if error is not None:
-            self._partial = None
-            self._refuse(error, None)
+        try:
+            whole = partial.add(data)
+        except RouterError as exc:
+            self._refuse(exc, None)
+            return
+        if whole is not None:
+            self._start(whole, whole.find(END_OF_HEAD) + 4)
+        elif not partial.is_empty:
+            self._partial = partial
+            if self._phase is not Phase.HEAD:
+                self._phase = Phase.HEAD
+                self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
 
     def _start(self, data: bytes, end: int) -> None:
         """Begins the exchange of the head in data[:end]."""
@@ -354,9 +330,6 @@ class Downstream(Connection):
         self._ahead = data[end:]
         self._phase = Phase.BUSY
         try:
-            if data.startswith(b"\r\n"):
-                data = without_empty_lines(data[:end])
-                end = len(data)
             check_sizes(
                 data,
                 end,

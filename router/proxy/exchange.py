@@ -22,7 +22,8 @@ from router.proxy.forwarding import PathScope, request_head, response_head
 from router.proxy.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
 from router.proxy.head import RequestHead, ResponseHead
 from router.proxy.outcome import Outcome
-from router.proxy.tunnel import Tunnel
+from router.proxy.slots import Slot
+from router.proxy.tunnel import open_tunnel
 from router.routing.target import Target, forwarded_target
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Exchange:
         "is_reused",
         "outcome",
         "permit",
-        "release_slots",
+        "slots",
         "started_at",
         "target",
         "task",
@@ -85,8 +86,8 @@ class Exchange:
         self.is_reused = False
         self.task: asyncio.Task[None] | None = None
         """What looks for an Upstream while that can't be done at once."""
-        self.release_slots: list[tuple[dict[str, int], str]] | None = None
-        """Counters of limits that this exchange holds one place of."""
+        self.slots: list[Slot] | None = None
+        """Places of limits that this exchange holds; None before they were asked for."""
         self._request_ended = not head.has_body
         self._response_started = False
         self._ended = False
@@ -244,7 +245,6 @@ class Exchange:
             self.downstream.write(
                 response_head(
                     head,
-                    client_version=11,
                     add_chunked=False,
                     drop_chunked=False,
                     connection=b"",
@@ -286,7 +286,6 @@ class Exchange:
             connection = b"keep-alive"
         data = response_head(
             head,
-            client_version=self.head.version,
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
@@ -338,41 +337,12 @@ class Exchange:
         downstream.exchange_done()
 
     def response_upgraded(self, head: ResponseHead, data: bytes) -> None:
-        """A 101: from here on only bytes cross. Raises BadResponse when nobody asked for it."""
-        upstream = self.upstream
-        assert upstream is not None
-        offered = self.head.upgrade
-        if offered is None or not self._request_ended:
+        """A 101: from here on only bytes cross, of which `data` came already. Raises BadResponse when nobody asked for it."""
+        if self.head.upgrade is None or not self._request_ended:
             raise BadResponse(reason="a 101 that was not asked for")
-        chosen = (head.upgrade or b"").strip(b" \t").lower()
-        if chosen not in [p.strip().lower() for p in offered.split(b",")]:
-            raise BadResponse(reason="a 101 to a protocol that was not offered")
-        self.outcome.status = 101
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
         self._response_started = True
-        upstream.exchange = None
-        self.outcome.is_tunnel = True
-        tunnel = Tunnel(
-            exchange=self,
-            downstream=self.downstream,
-            upstream=upstream,
-            is_websocket=chosen == b"websocket",
-        )
-        upstream.tunnel = tunnel
-        self.downstream.write(
-            response_head(
-                head,
-                client_version=11,
-                add_chunked=False,
-                drop_chunked=True,
-                connection=b"Upgrade",
-                scope=self._path_scope(),
-            )
-        )
-        self.gateway.telemetry.tunnel_opened()
-        self.downstream.start_tunnel(tunnel)
-        if data:
-            tunnel.from_sandbox(data)
+        open_tunnel(self, head, data, scope=self._path_scope())
 
     def response_broken(self, error: BadResponse) -> None:
         """The sandbox's bytes make no answer, or the answer was cut."""
@@ -426,8 +396,8 @@ class Exchange:
         self._ended = True
         outcome = self.outcome
         outcome.total_s = time.monotonic() - self.started_at
-        if self.release_slots is not None:
-            self.gateway.release_slots(self)
+        for slot in self.slots or ():
+            slot.give_back()
         self.gateway.ended(self)
 
     def _answer_deadline(self, now: float) -> float:

@@ -185,7 +185,6 @@ class PathScope:
 def response_head(
     head: ResponseHead,
     *,
-    client_version: int,
     add_chunked: bool,
     drop_chunked: bool,
     connection: bytes,

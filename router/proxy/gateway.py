@@ -16,8 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from router.auth.authenticator import (
     Authenticated,
@@ -26,106 +25,33 @@ from router.auth.authenticator import (
     Credentials,
 )
 from router.auth.authorizer import Authorizer, Permit
-from router.auth.principal import Principal
 from router.errors import (
     BodyTooLarge,
     Draining,
-    Forbidden,
     IndexStale,
     MethodNotSupported,
     RouterError,
     SandboxReplaced,
-    TooManyRequests,
 )
 from router.proxy.answers import health_answer
-from router.proxy.deadlines import NEVER, Deadlines
+from router.proxy.clients import Clients
+from router.proxy.deadlines import Deadlines
 from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Network, Peer, client_address, subprotocol_token
 from router.proxy.head import RequestHead
+from router.proxy.needs import EndpointSource, Limits
 from router.proxy.outcome import Outcome, Telemetry
 from router.proxy.pool import Pool
-from router.proxy.websocket import CloseCode
-from router.routing.endpoint import Endpoint, SandboxRef, State
-from router.routing.target import Target, TargetParser
+from router.proxy.slots import Slots
+from router.routing.endpoint import Endpoint, State
+from router.routing.target import TargetParser
 from router.tasks import TaskSet
 
 logger = logging.getLogger("sandbox_router.proxy")
 
 _NOT_PROXIED: Final = frozenset({b"CONNECT", b"TRACE"})
 _HEALTH_PATH: Final = b"/healthz"
-
-
-class Waiter(Protocol):
-    """A place in the waiting room."""
-
-    def cancel(self) -> None:
-        """Gives the place up; may be called any number of times."""
-
-
-class EndpointSource(Protocol):
-    """Where the gateway learns where sandboxes live: the index behind a watch or a file, or DNS."""
-
-    def find(self, target: Target) -> Endpoint | None:
-        """Returns the sandbox as far as it is known, at once; None when there is none of that name."""
-        ...
-
-    def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]:
-        """Returns every name that leads to the endpoint."""
-        ...
-
-    def is_current(self, endpoint: Endpoint) -> bool:
-        """Returns True while this very pod is still where its name leads."""
-        ...
-
-    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
-        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait."""
-        ...
-
-    def hold_ends_in_s(self, ref: SandboxRef) -> float | None:
-        """Returns when an evicted route comes back by itself; None when it isn't evicted."""
-        ...
-
-    def evict(self, endpoint: Endpoint, address: str) -> Sequence[Endpoint]:
-        """Takes a dead host's route out. Returns the endpoints that lost theirs."""
-        ...
-
-    def is_stale(self, max_staleness_s: float) -> bool:
-        """Returns True when what it knows is older than allowed."""
-        ...
-
-
-class RightsWatch(Protocol):
-    """Says when a long-lived stream's right ends."""
-
-    def end_of_right(self, principal: Principal) -> float | None:
-        """Returns the Unix time at which the principal's streams must end; None for never."""
-        ...
-
-    def is_revoked(self, principal: Principal, endpoint: Endpoint) -> bool:
-        """Returns True when the caller's credential was revoked after the stream began."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What bounds requests. Durations in seconds, sizes in bytes; NEVER or 0 mean off, as noted."""
-
-    header_timeout_s: float = NEVER
-    proxy_timeout_s: float = NEVER
-    stream_idle_timeout_s: float = NEVER
-    keepalive_timeout_s: float = NEVER
-    tunnel_idle_timeout_s: float = NEVER
-    tunnel_max_lifetime_s: float = NEVER
-    connect_budget_s: float = NEVER
-    wait_for_ready_s: float = 0.0
-    max_staleness_s: float = 0.0
-    max_header_bytes: int = 65_536
-    max_request_line_bytes: int = 16_384
-    max_body_bytes: int = 0
-    max_connections: int = 0
-    max_requests_per_sandbox: int = 0
-    max_tunnels_per_client: int = 0
 
 
 class Gateway:
@@ -138,7 +64,7 @@ class Gateway:
         authenticator: Authenticator,
         source: EndpointSource,
         authorizer: Authorizer,
-        rights: RightsWatch,
+        clients: Clients,
         pool: Pool,
         telemetry: Telemetry,
         deadlines: Deadlines,
@@ -156,14 +82,13 @@ class Gateway:
         self.authorizer = authorizer
         self.pool = pool
         self.telemetry = telemetry
-        self.deadlines = deadlines
+        self.clients = clients
         self.limits = limits
         self.trusted_proxies = trusted_proxies
         self.preserve_host = preserve_host
         self.origin_policy = origin_policy
         self.identity_of = identity_of
         self._identity_in_header = identity_in_header
-        self._rights = rights
         self._tasks = tasks
         # Plain attributes: read for every request or chunk.
         self.header_timeout_s = limits.header_timeout_s
@@ -175,39 +100,21 @@ class Gateway:
         self.max_header_bytes = limits.max_header_bytes
         self.max_request_line_bytes = limits.max_request_line_bytes
         self.max_body_bytes = limits.max_body_bytes
-        self.is_draining = False
-        self._connections: set[Downstream] = set()
-        self._requests_by_sandbox: dict[str, int] = {}
-        self._tunnels_by_client: dict[str, int] = {}
-        self._next_rights_check = 0.0
+        self._requests_by_sandbox = Slots(
+            limit=limits.max_requests_per_sandbox,
+            refusal="This sandbox has too many open requests (max-requests-per-sandbox).",
+        )
+        self._tunnels_by_client = Slots(
+            limit=limits.max_tunnels_per_client,
+            refusal="This client has too many open tunnels (max-tunnels-per-client).",
+        )
+        self._has_slots = bool(limits.max_requests_per_sandbox or limits.max_tunnels_per_client)
         deadlines.sweep_with(pool.sweep)
-        deadlines.sweep_with(self.end_streams_without_right)
 
     def __repr__(self) -> str:
-        return f"<Gateway connections={len(self._connections)} draining={self.is_draining}>"
+        return f"<Gateway {self.clients!r} {self.pool!r}>"
 
     # --- connections ---
-
-    @property
-    def connections(self) -> frozenset[Downstream]:
-        return frozenset(self._connections)
-
-    def accept(self, downstream: Downstream) -> bool:
-        """Returns False when there is no place for another connection: it is told so and closed."""
-        self.deadlines.watch(downstream)
-        limit = self.limits.max_connections
-        if limit and len(self._connections) >= limit:
-            self.telemetry.connection_refused()
-            return False
-        self._connections.add(downstream)
-        self.telemetry.connection_opened()
-        return True
-
-    def closed(self, downstream: Downstream) -> None:
-        self.deadlines.forget(downstream)
-        if downstream in self._connections:
-            self._connections.discard(downstream)
-            self.telemetry.connection_closed()
 
     def peer_of(self, address: str, *, is_tls: bool) -> Peer:
         return Peer(address, is_tls=is_tls, trusted=self.trusted_proxies)
@@ -325,7 +232,8 @@ class Gateway:
         assert target is not None
         if target.uid and not endpoint.answers_to_uid(target.uid):
             raise SandboxReplaced
-        self._take_slots(exchange, endpoint)
+        if self._has_slots:
+            self._take_slots(exchange, endpoint)
 
     def ended(self, exchange: Exchange) -> None:
         self.telemetry.request_finished(exchange.outcome)
@@ -356,7 +264,7 @@ class Gateway:
             or self.targets.names_sandbox(head.asked, head.host, head.target)
         ):
             return False
-        if self.is_draining:
+        if self.clients.is_draining:
             raise Draining
         exchange.answered_here(200, health_answer)
         return True
@@ -374,91 +282,14 @@ class Gateway:
         )
 
     def _take_slots(self, exchange: Exchange, endpoint: Endpoint) -> None:
-        if exchange.release_slots is not None:
+        """Takes the places that the request needs; once, however often it is dialled for."""
+        if exchange.slots is not None:
             return
-        limits = self.limits
-        slots: list[tuple[dict[str, int], str]] = []
-        exchange.release_slots = slots if limits.max_requests_per_sandbox else None
-        if limits.max_requests_per_sandbox:
-            _take_slot(
-                slots,
-                self._requests_by_sandbox,
-                str(endpoint.ref),
-                limits.max_requests_per_sandbox,
-                "This sandbox has too many open requests (max-requests-per-sandbox).",
-            )
-        if limits.max_tunnels_per_client and exchange.head.upgrade is not None:
-            exchange.release_slots = slots
-            _take_slot(
-                slots,
-                self._tunnels_by_client,
-                exchange.outcome.client,
-                limits.max_tunnels_per_client,
-                "This client has too many open tunnels (max-tunnels-per-client).",
-            )
-
-    def release_slots(self, exchange: Exchange) -> None:
-        for counts, key in exchange.release_slots or ():
-            counts[key] -= 1
-            if not counts[key]:
-                del counts[key]
-        exchange.release_slots = None
-
-    # --- the end of connections ---
-
-    def drain(self) -> int:
-        """From now on every answer says close; idle connections end. Returns how many still carry something."""
-        self.is_draining = True
-        return sum(not connection.close_if_idle() for connection in list(self._connections))
-
-    def end_tunnels(self, reason: str) -> None:
-        """Tells every tunnel that the router is going away (WebSockets: 1001, as soon as a frame has ended)."""
-        for connection in list(self._connections):
-            connection.end_tunnel(CloseCode.GOING_AWAY, reason, "tunnel_drained")
-
-    def end_now(self) -> None:
-        """Ends every connection, whatever it carries."""
-        for connection in list(self._connections):
-            connection.end_now()
-
-    def end_streams_without_right(self, now: float) -> None:
-        """Ends streams and tunnels whose caller's credential has expired or was revoked; looks about once a second."""
-        if now < self._next_rights_check:
-            return
-        self._next_rights_check = now + 1.0
-        wall = time.time()
-        for connection in list(self._connections):
-            tunnel, exchange = connection.tunnel, connection.exchange
-            if tunnel is not None:
-                exchange = tunnel.exchange
-            if exchange is None or exchange.permit is None:
-                continue
-            if self._has_right(exchange.permit, wall):
-                continue
-            exchange.outcome.error_reason = "the right to this stream ended"
-            if tunnel is not None:
-                tunnel.close(
-                    CloseCode.POLICY_VIOLATION, "the right has ended", "tunnel_right_ended"
-                )
-            else:
-                exchange.fail(Forbidden("The right to this stream has ended."))
-
-    def _has_right(self, permit: Permit, wall: float) -> bool:
-        ends_at = self._rights.end_of_right(permit.principal)
-        if ends_at is not None and ends_at <= wall:
-            return False
-        return not self._rights.is_revoked(permit.principal, permit.endpoint)
-
-
-def _take_slot(
-    slots: list[tuple[dict[str, int], str]],
-    counts: dict[str, int],
-    key: str,
-    limit: int,
-    detail: str,
-) -> None:
-    taken = counts.get(key, 0)
-    if taken >= limit:
-        raise TooManyRequests(detail)
-    counts[key] = taken + 1
-    slots.append((counts, key))
+        exchange.slots = []
+        slot = self._requests_by_sandbox.take(str(endpoint.ref))
+        if slot is not None:
+            exchange.slots.append(slot)
+        if exchange.head.upgrade is not None:
+            slot = self._tunnels_by_client.take(exchange.outcome.client)
+            if slot is not None:
+                exchange.slots.append(slot)

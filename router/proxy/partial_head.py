@@ -1,4 +1,4 @@
-"""A request head that has come in part: what can't become good any more is refused before its end."""
+"""PartialHead: a request head that comes in pieces; what can't become good any more is refused before its end."""
 
 from __future__ import annotations
 
@@ -6,25 +6,62 @@ from typing import Final
 
 from router.errors import HeadersTooLarge, MalformedMessage, RouterError, UriTooLong
 
+END_OF_HEAD: Final = b"\r\n\r\n"
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
-def fault_of(
-    partial: bytearray, seen: int, *, max_request_line_bytes: int, max_header_bytes: int
-) -> RouterError | None:
-    """Returns why the head can't become good, None while it can. Bytes before `seen` were checked already."""
-    line_end = partial.find(b"\n", 0, max_request_line_bytes + 2)
-    if partial.startswith(_TLS_HANDSHAKE):
-        return MalformedMessage("This port speaks plain HTTP, not TLS.")
-    if line_end < 0 and len(partial) > max_request_line_bytes:
-        return UriTooLong()
-    if len(partial) > max_header_bytes:
-        return HeadersTooLarge()
-    if _has_bare_lf(partial, seen):
-        return MalformedMessage("Lines end with CR LF.")
-    if seen <= line_end and b" HTTP/" not in partial[:line_end]:
-        return MalformedMessage("Malformed request line.")
-    return None
+class PartialHead:
+    """Collects bytes until a head is whole. Sizes in bytes."""
+
+    __slots__ = ("_data", "_max_header_bytes", "_max_request_line_bytes")
+
+    def __init__(self, *, max_request_line_bytes: int, max_header_bytes: int) -> None:
+        self._data = bytearray()
+        self._max_request_line_bytes = max_request_line_bytes
+        self._max_header_bytes = max_header_bytes
+
+    def __repr__(self) -> str:
+        return f"<PartialHead {len(self._data)} bytes>"
+
+    @property
+    def is_empty(self) -> bool:
+        """True while nothing but empty lines has come (RFC 9112 §2.2)."""
+        return not self._data
+
+    def add(self, data: bytes) -> bytes | None:
+        """Returns everything that has come once that holds a whole head, else None.
+
+        Raises MalformedMessage, UriTooLong, HeadersTooLarge.
+        """
+        collected = self._data
+        seen = len(collected)
+        collected += data
+        while collected.startswith(b"\r\n"):
+            del collected[:2]
+            seen = 0
+        if collected.find(END_OF_HEAD, max(0, seen - 3)) >= 0:
+            return bytes(collected)
+        fault = self._fault(max(0, seen - 1))
+        if fault is not None:
+            raise fault
+        return None
+
+    def _fault(self, seen: int) -> RouterError | None:
+        """Returns why the head can't become good. Bytes before `seen` were checked already."""
+        collected = self._data
+        limit = self._max_request_line_bytes
+        line_end = collected.find(b"\n", 0, limit + 2)
+        if collected.startswith(_TLS_HANDSHAKE):
+            return MalformedMessage("This port speaks plain HTTP, not TLS.")
+        if line_end < 0 and len(collected) > limit:
+            return UriTooLong()
+        if len(collected) > self._max_header_bytes:
+            return HeadersTooLarge()
+        if _has_bare_lf(collected, seen):
+            return MalformedMessage("Lines end with CR LF.")
+        if seen <= line_end and b" HTTP/" not in collected[:line_end]:
+            return MalformedMessage("Malformed request line.")
+        return None
 
 
 def check_sizes(
@@ -35,13 +72,6 @@ def check_sizes(
         raise UriTooLong
     if end > max_header_bytes:
         raise HeadersTooLarge
-
-
-def without_empty_lines(data: bytes) -> bytes:
-    """Returns the data without CR LF pairs in front of a request line (RFC 9112 §2.2)."""
-    while data.startswith(b"\r\n"):
-        data = data[2:]
-    return data
 
 
 def _has_bare_lf(data: bytearray, start: int) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from router.errors import BadResponse
 from router.proxy.deadlines import NEVER
+from router.proxy.forwarding import PathScope, response_head
+from router.proxy.head import ResponseHead
 from router.proxy.websocket import CloseCode, FrameBoundary, close_frame
 
 if TYPE_CHECKING:
@@ -165,3 +168,32 @@ class Tunnel:
 
     def sandbox_has_room(self) -> None:
         self.downstream.resume_reading()
+
+
+def open_tunnel(
+    exchange: Exchange, head: ResponseHead, data: bytes, *, scope: PathScope | None
+) -> None:
+    """Turns an exchange whose sandbox answered 101 into a tunnel. Raises BadResponse for a protocol that wasn't offered."""
+    upstream, downstream = exchange.upstream, exchange.downstream
+    assert upstream is not None
+    chosen = (head.upgrade or b"").strip(b" \t").lower()
+    if chosen not in [p.strip(b" \t").lower() for p in (exchange.head.upgrade or b"").split(b",")]:
+        raise BadResponse(reason="a 101 to a protocol that was not offered")
+    exchange.outcome.status = 101
+    exchange.outcome.is_tunnel = True
+    upstream.exchange = None
+    tunnel = upstream.tunnel = Tunnel(
+        exchange=exchange,
+        downstream=downstream,
+        upstream=upstream,
+        is_websocket=chosen == b"websocket",
+    )
+    downstream.write(
+        response_head(
+            head, add_chunked=False, drop_chunked=True, connection=b"Upgrade", scope=scope
+        )
+    )
+    exchange.gateway.telemetry.tunnel_opened()
+    downstream.start_tunnel(tunnel)
+    if data:
+        tunnel.from_sandbox(data)

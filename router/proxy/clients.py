@@ -1,0 +1,107 @@
+"""Clients: every open client connection, who may still come, and how they all end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from router.auth.authorizer import Permit
+from router.errors import Forbidden
+from router.proxy.deadlines import Deadlines
+from router.proxy.needs import RightsWatch
+from router.proxy.outcome import Telemetry
+from router.proxy.websocket import CloseCode
+
+if TYPE_CHECKING:
+    from router.proxy.downstream import Downstream
+
+_RIGHTS_INTERVAL_S = 1.0
+
+
+class Clients:
+    """Counts connections in and out, drains them, and ends the streams whose right has ended."""
+
+    def __init__(
+        self,
+        *,
+        max_connections: int,
+        deadlines: Deadlines,
+        telemetry: Telemetry,
+        rights: RightsWatch,
+    ) -> None:
+        """`max_connections` 0 means no limit."""
+        self.is_draining = False
+        """From then on every answer says close."""
+        self._max_connections = max_connections
+        self._deadlines = deadlines
+        self._telemetry = telemetry
+        self._rights = rights
+        self._connections: set[Downstream] = set()
+        self._next_rights_check = 0.0
+        deadlines.sweep_with(self.end_streams_without_right)
+
+    def __repr__(self) -> str:
+        return f"<Clients open={len(self._connections)} draining={self.is_draining}>"
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def accept(self, downstream: Downstream) -> bool:
+        """Returns False when there is no place for another connection: it is told so and closed."""
+        self._deadlines.watch(downstream)
+        if self._max_connections and len(self._connections) >= self._max_connections:
+            self._telemetry.connection_refused()
+            return False
+        self._connections.add(downstream)
+        self._telemetry.connection_opened()
+        return True
+
+    def closed(self, downstream: Downstream) -> None:
+        """Notes that a connection has ended."""
+        self._deadlines.forget(downstream)
+        if downstream in self._connections:
+            self._connections.discard(downstream)
+            self._telemetry.connection_closed()
+
+    def drain(self) -> int:
+        """Ends idle connections. Returns how many still carry something."""
+        self.is_draining = True
+        return sum(not connection.close_if_idle() for connection in list(self._connections))
+
+    def end_tunnels(self, reason: str) -> None:
+        """Tells every tunnel that the router is going away (WebSockets: 1001, as soon as a frame has ended)."""
+        for connection in list(self._connections):
+            if connection.tunnel is not None:
+                connection.tunnel.close(CloseCode.GOING_AWAY, reason, "tunnel_drained")
+
+    def end_now(self) -> None:
+        """Ends every connection, whatever it carries."""
+        for connection in list(self._connections):
+            connection.end_now()
+
+    def end_streams_without_right(self, now: float) -> None:
+        """Ends streams and tunnels whose caller's credential has expired or was revoked; looks about once a second."""
+        if now < self._next_rights_check:
+            return
+        self._next_rights_check = now + _RIGHTS_INTERVAL_S
+        wall = time.time()
+        for connection in list(self._connections):
+            exchange = connection.exchange
+            if exchange is None and connection.tunnel is not None:
+                exchange = connection.tunnel.exchange
+            permit = None if exchange is None else exchange.permit
+            if exchange is None or permit is None or self._has_right(permit, wall):
+                continue
+            exchange.outcome.error_reason = "the right to this stream ended"
+            if connection.tunnel is not None:
+                connection.tunnel.close(
+                    CloseCode.POLICY_VIOLATION, "the right has ended", "tunnel_right_ended"
+                )
+            else:
+                exchange.fail(Forbidden("The right to this stream has ended."))
+
+    def _has_right(self, permit: Permit, wall: float) -> bool:
+        ends_at = self._rights.end_of_right(permit.principal)
+        if ends_at is not None and ends_at <= wall:
+            return False
+        return not self._rights.is_revoked(permit.principal, permit.endpoint)
