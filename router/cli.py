@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from router.settings import Loaded, SettingsError, load, report
 from router.settings.table import CONFIG_VARIABLE, GROUPS, Setting
+from router.token_cli import token
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -205,6 +206,9 @@ def version() -> None:
     click.echo(f"{platform.python_implementation()} {platform.python_version()}")
     for name in KEY_LIBRARIES:
         click.echo(f"{name} {installed_version(name) or '(not installed)'}")
+
+
+main.add_command(token)
 
 
 def installed_version(name: str) -> str | None:
