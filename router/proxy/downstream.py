@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import time
 from typing import TYPE_CHECKING, Final
 
 from router.auth.authenticator import CertificateIdentity
 from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
 from router.proxy.answers import error_answer
-from router.proxy.connection import Connection
+from router.proxy.client_connection import ClientConnection, Phase
 from router.proxy.deadlines import NEVER
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Peer
@@ -26,27 +25,9 @@ _MAX_AHEAD: Final = 65_536
 """Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
 _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
-_LINGER_S: Final = 2.0
-_FLUSH_S: Final = 30.0
 
 
-class Phase(enum.Enum):
-    """What the connection is doing."""
-
-    IDLE = "idle"
-    HEAD = "head"
-    """Part of a request head has come."""
-    BUSY = "busy"
-    """An Exchange is on."""
-    DISCARDING = "discarding"
-    """A refused request's body is read and thrown away."""
-    TUNNEL = "tunnel"
-    LINGERING = "lingering"
-    """The last answer is out; input is ignored until the client has closed (RFC 9112 §9.6)."""
-    CLOSED = "closed"
-
-
-class Downstream(Connection):
+class Downstream(ClientConnection):
     """Serves one client: takes heads, feeds the Exchange its body, and writes what comes back."""
 
     __slots__ = (
@@ -56,11 +37,9 @@ class Downstream(Connection):
         "_gateway",
         "_is_tls",
         "_partial",
-        "_phase",
         "_reader",
         "_tunnel",
         "certificate",
-        "deadline_at",
         "keep_alive",
         "peer",
     )
@@ -69,7 +48,6 @@ class Downstream(Connection):
         super().__init__()
         self._gateway = gateway
         self._is_tls = is_tls
-        self._phase = Phase.IDLE
         self._exchange: Exchange | None = None
         self._tunnel: Tunnel | None = None
         self._reader: BodyReader | None = None
@@ -79,7 +57,6 @@ class Downstream(Connection):
         """Bytes that came before their turn."""
         self._advancing = False
         self.keep_alive = True
-        self.deadline_at = NEVER
         self.peer: Peer
         self.certificate: CertificateIdentity | None = None
 
@@ -87,10 +64,6 @@ class Downstream(Connection):
         return (
             f"<Downstream {self._phase.value} reading={self._reading} writable={self.is_writable}>"
         )
-
-    @property
-    def phase(self) -> Phase:
-        return self._phase
 
     # --- asyncio.Protocol ---
 
@@ -187,13 +160,10 @@ class Downstream(Connection):
     def exchange_done(self) -> None:
         """The exchange's answer is written: on to the next request, or to the end."""
         self._exchange = None
-        if not self.keep_alive:
-            self._linger()
+        if not self.keep_alive or (self._reader is not None and not self._is_discardable()):
+            self._end()
         elif self._reader is not None:
-            if self._is_discardable():
-                self._start_discarding()
-            else:
-                self._linger()
+            self._start_discarding()
         else:
             self._rest()
             self._advance()
@@ -220,10 +190,7 @@ class Downstream(Connection):
     def tunnel_done(self) -> None:
         """The tunnel has ended: close once everything is sent."""
         self._tunnel = None
-        if self.transport is not None:
-            self._phase = Phase.LINGERING
-            self.deadline_at = time.monotonic() + _FLUSH_S
-            self.transport.close()
+        self._close_after_flush()
 
     # --- time and the end ---
 
@@ -241,15 +208,6 @@ class Downstream(Connection):
         else:
             self._abort()
 
-    def close_if_idle(self) -> bool:
-        """Closes a connection that carries nothing. Returns True when it did."""
-        if self._phase is not Phase.IDLE or self.transport is None:
-            return False
-        self._phase = Phase.LINGERING
-        self.deadline_at = time.monotonic() + _LINGER_S
-        self.transport.close()
-        return True
-
     def end_now(self) -> None:
         """Ends whatever goes on, at once."""
         if self._exchange is not None and self._exchange.response_started:
@@ -265,26 +223,6 @@ class Downstream(Connection):
     @property
     def tunnel(self) -> Tunnel | None:
         return self._tunnel
-
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
-    def _linger(self) -> None:
-        """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
-        transport = self.transport
-        if transport is None:
-            return
-        self._reader = None
-        self._ahead = b""
-        self._phase = Phase.LINGERING
-        unsent = transport.get_write_buffer_size()
-        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
-        if transport.can_write_eof():
-            transport.write_eof()
-            self.resume_reading()
-        else:
-            transport.close()
 
     # --- reading requests ---
 
@@ -398,7 +336,7 @@ class Downstream(Connection):
         try:
             end = reader.feed(data, pieces)
         except FramingError as exc:
-            exchange.request_broken(MalformedMessage(f"Malformed request body: {exc}."))
+            exchange.fail(MalformedMessage(f"Malformed request body: {exc}."))
             return
         if pieces:
             exchange.request_data(pieces, reader.body_bytes)
@@ -420,6 +358,12 @@ class Downstream(Connection):
         self.write(
             error_answer(error, is_head=bool(head and head.startswith(b"HEAD ")), close=True)
         )
+        self._end()
+
+    def _end(self) -> None:
+        """Closes once the client has had the chance to read everything."""
+        self._reader = None
+        self._ahead = b""
         self._linger()
 
     def _is_frame_kept(self, error: RouterError, head: RequestHead) -> bool:

@@ -13,7 +13,6 @@ from router.errors import (
     BadResponse,
     BodyTooLarge,
     InternalError,
-    MalformedMessage,
     RequestTimeout,
     RouterError,
     SandboxTimeout,
@@ -114,10 +113,6 @@ class Exchange:
         """True once bytes of a final answer are out: from then on there is no error answer any more."""
         return self._response_started
 
-    @property
-    def has_ended(self) -> bool:
-        return self._ended
-
     # --- called by the gateway ---
 
     def attach(self, upstream: Upstream, *, is_reused: bool) -> None:
@@ -210,10 +205,6 @@ class Exchange:
         if not self._response_started:
             self.downstream.deadline_at = self._answer_deadline(time.monotonic())
 
-    def request_broken(self, error: MalformedMessage) -> None:
-        """The request's body can't be read to its end."""
-        self.fail(error)
-
     def client_left(self) -> None:
         """The client is gone: nothing more is wanted from the sandbox."""
         if self._ended:
@@ -228,11 +219,11 @@ class Exchange:
         """Called by the downstream when its `deadline_at` has passed."""
         if self._response_started or self.upstream is None:
             reason = "nothing moved for stream-idle-timeout"
-            error: RouterError = SandboxTimeout.of(self._sandbox(), reason=reason)
+            error: RouterError = SandboxTimeout.of(self.outcome.sandbox, reason=reason)
         elif not self._request_ended:
             error = RequestTimeout("The request body stopped arriving.")
         else:
-            error = SandboxTimeout.of(self._sandbox())
+            error = SandboxTimeout.of(self.outcome.sandbox)
         if not isinstance(error, RequestTimeout):
             self.outcome.upstream_error = "response_timeout"
         self.fail(error)
@@ -405,15 +396,7 @@ class Exchange:
         start = now if self.head.has_body else self.started_at
         return start + self.timeout_s
 
-    def _sandbox(self) -> str:
-        return self.target.ref.name if self.target is not None else ""
-
     def _path_scope(self) -> PathScope | None:
-        target = self.target
-        if target is None or not target.path_root:
+        if self.target is None or not self.target.path_root or self.upstream is None:
             return None
-        path = forwarded_target(target, self.head.target).partition(b"?")[0]
-        own = [self.head.host]
-        if self.upstream is not None:
-            own.append(self.upstream.host)
-        return PathScope(target.path_root, path, tuple(host for host in own if host))
+        return PathScope.of(self.target, self.head, self.downstream.peer, self.upstream.host)

@@ -12,6 +12,7 @@ from typing import Final
 from router.proxy.head import RequestHead, ResponseHead, Special
 from router.proxy.headers import Kind
 from router.routing.path_scope import scoped_location, scoped_set_cookie
+from router.routing.target import Target, forwarded_target
 
 SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 """A WebSocket subprotocol of this form is a credential: consumed, never offered to the sandbox."""
@@ -174,12 +175,22 @@ class PathScope:
     __slots__ = ("own_authorities", "request_path", "root")
 
     def __init__(
-        self, root: bytes, request_path: bytes, own_authorities: tuple[bytes, ...]
+        self, *, root: bytes, request_path: bytes, own_authorities: tuple[bytes, ...]
     ) -> None:
         self.root = root
         self.request_path = request_path
         """The path that the sandbox was asked for, without its query."""
         self.own_authorities = own_authorities
+
+    @classmethod
+    def of(cls, target: Target, head: RequestHead, peer: Peer, sandbox_host: bytes) -> PathScope:
+        """Returns the scope of a request in path mode; its own authorities are the hosts that client and sandbox see."""
+        own = (head.host, sandbox_host, head.forwarded_host if peer.is_trusted else None)
+        return cls(
+            root=target.path_root,
+            request_path=forwarded_target(target, head.target).partition(b"?")[0],
+            own_authorities=tuple(host for host in own if host),
+        )
 
 
 def response_head(

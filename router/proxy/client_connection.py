@@ -1,0 +1,80 @@
+"""ClientConnection: the phases of a client's connection, and the ways in which it ends."""
+
+from __future__ import annotations
+
+import enum
+import time
+from typing import Final
+
+from router.proxy.connection import Connection
+from router.proxy.deadlines import NEVER
+
+_LINGER_S: Final = 2.0
+_FLUSH_S: Final = 30.0
+
+
+class Phase(enum.Enum):
+    """What the connection is doing."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    """Part of a request head has come."""
+    BUSY = "busy"
+    """An Exchange is on."""
+    DISCARDING = "discarding"
+    """A refused request's body is read and thrown away."""
+    TUNNEL = "tunnel"
+    LINGERING = "lingering"
+    """The last answer is out; input is ignored until the client has closed (RFC 9112 §9.6)."""
+    CLOSED = "closed"
+
+
+class ClientConnection(Connection):
+    """Knows its phase and how long that may last; `deadline_at` is in seconds of time.monotonic."""
+
+    __slots__ = ("_phase", "deadline_at")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._phase = Phase.IDLE
+        self.deadline_at = NEVER
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    def close_if_idle(self) -> bool:
+        """Closes a connection that carries nothing. Returns True when it did."""
+        if self._phase is not Phase.IDLE or self.transport is None:
+            return False
+        self._close(_LINGER_S)
+        return True
+
+    def _close_after_flush(self) -> None:
+        """Closes once everything written has been sent."""
+        self._close(_FLUSH_S)
+
+    def _close(self, limit_s: float) -> None:
+        if self.transport is not None:
+            self._phase = Phase.LINGERING
+            # close() waits for ever on a peer that doesn't read: the deadline aborts it.
+            self.deadline_at = time.monotonic() + limit_s
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
+        transport = self.transport
+        if transport is None:
+            return
+        if not transport.can_write_eof():
+            self._close_after_flush()
+            return
+        self._phase = Phase.LINGERING
+        unsent = transport.get_write_buffer_size()
+        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
+        self.write_eof()
+        self.resume_reading()
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
