@@ -11,12 +11,15 @@ from typing import Any
 from router.auth.authenticator import CertificateIdentity
 from router.auth.principal import Principal
 from router.auth.verifier import Reason, Refusal
-from router.errors import Unauthenticated
 
 MAX_REMEMBERED = 4096
 MAX_IDENTITY_LENGTH = 1024
 
+NOBODY = CertificateIdentity("", "none")
+"""A certificate that was presented and names nobody: an invalid credential where certificates count, which is not the same as none."""
+
 _EXPIRED = Refusal("mtls", Reason.EXPIRED, "The client certificate has expired.")
+_NAMELESS = Refusal("mtls", Reason.MALFORMED, "The client certificate names nobody.")
 
 _PAIR = re.compile(r'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^",;]*)\s*', re.ASCII | re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -40,6 +43,8 @@ class CertificateAuthenticator:
 
     def verify(self, certificate: CertificateIdentity) -> Principal | Refusal:
         """Returns the caller; refuses a certificate that expired since the handshake on a connection that is still open."""
+        if not certificate.identity:
+            return _NAMELESS
         if certificate.not_after is not None and certificate.not_after <= self._clock():
             return _EXPIRED
         principal = self._principals.get(certificate)
@@ -59,7 +64,7 @@ class CertificateAuthenticator:
 def identity_of(peer_certificate: Mapping[str, Any] | None) -> CertificateIdentity | None:
     """Returns who the certificate of `SSLObject.getpeercert()` names: its first URI SAN, else DNS SAN, else its one CN.
 
-    None without a certificate, or when it names nobody.
+    NOBODY when it names none; None without a certificate.
     """
     if not peer_certificate:
         return None
@@ -79,13 +84,18 @@ def identity_of(peer_certificate: Mapping[str, Any] | None) -> CertificateIdenti
     )
 
 
-def parse_xfcc(value: bytes) -> CertificateIdentity | None:
+def parse_xfcc(value: bytes) -> CertificateIdentity:
     """Returns who the last element of an X-Forwarded-Client-Cert value names: the client that the trusted proxy itself saw.
 
-    Elements before it were handed to that proxy by others. None when it names nobody. Raises Unauthenticated for a value
-    that is malformed: an invalid credential is not the same as none.
+    Elements before it were handed to that proxy by others. NOBODY when it names none or is malformed.
     """
-    pairs = list(_last_element(value))
+    try:
+        return _named_by(list(_last_element(value.decode("utf-8"))))
+    except ValueError:
+        return NOBODY
+
+
+def _named_by(pairs: list[tuple[str, str]]) -> CertificateIdentity:
     subjects = [text for key, text in pairs if key == "subject"]
     return _identity(
         uris=[text for key, text in pairs if key == "uri"],
@@ -97,7 +107,7 @@ def parse_xfcc(value: bytes) -> CertificateIdentity | None:
 
 def _identity(
     *, uris: list[str], dns_names: list[str], common_names: list[str], not_after: float | None
-) -> CertificateIdentity | None:
+) -> CertificateIdentity:
     """Returns the first kind of name that is there. Two common names are nobody's: which of them was vouched for?"""
     if len(common_names) > 1:
         common_names = []
@@ -107,23 +117,19 @@ def _identity(
         if found:
             name = found[0]
             if len(name) > MAX_IDENTITY_LENGTH or not name.isprintable():
-                return None
+                return NOBODY
             return CertificateIdentity(name, kind, not_after)
-    return None
+    return NOBODY
 
 
-def _last_element(value: bytes) -> Iterator[tuple[str, str]]:
-    """Yields (key in lower case, text) of the last element. Raises Unauthenticated."""
-    try:
-        text = value.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _malformed() from None
+def _last_element(text: str) -> Iterator[tuple[str, str]]:
+    """Yields (key in lower case, text) of the last element. Raises ValueError."""
     element: list[tuple[str, str]] = []
     position = 0
     while True:
         pair = _PAIR.match(text, position)
         if pair is None:
-            raise _malformed()
+            raise ValueError("malformed")
         key, quoted = pair.groups()
         is_quoted = quoted.startswith('"')
         # Envoy escapes the quote alone; other backslashes are the distinguished name's own.
@@ -135,17 +141,17 @@ def _last_element(value: bytes) -> Iterator[tuple[str, str]]:
         if text[position] == ",":
             element = []
         elif text[position] != ";":
-            raise _malformed()
+            raise ValueError("malformed")
         position += 1
 
 
 def _common_names(subject: str) -> Iterator[str]:
-    """Yields every CN of a distinguished name in the form of RFC 4514."""
+    """Yields every CN of a distinguished name in the form of RFC 4514. Raises ValueError."""
     position = 0
     while position < len(subject):
         part = _RDN_PART.match(subject, position)
         if part is None:
-            raise _malformed()
+            raise ValueError("malformed")
         if part.group(1).upper() in ("CN", "2.5.4.3"):
             yield _unescaped(part.group(2))
         position = part.end()
@@ -158,9 +164,3 @@ def _unescaped(value: str) -> str:
         return bytes.fromhex(match.group().replace("\\", "")).decode("utf-8", "replace")
 
     return _ESCAPED.sub(r"\1", _HEX_BYTES.sub(decoded, value)).strip()
-
-
-def _malformed() -> Unauthenticated:
-    return Unauthenticated(
-        "The forwarded client certificate is malformed.", reason="mtls: malformed"
-    )

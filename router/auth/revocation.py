@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from router.auth.policy import CurrentPolicy
 from router.auth.principal import Principal
 from router.routing.endpoint import Endpoint
@@ -18,11 +20,21 @@ def older_than_allowed(principal: Principal, not_before: float) -> bool:
 
 
 class Revocation:
-    """Says when a caller's right ends, and whether it has been taken away."""
+    """Says when a caller's right ends, and whether it has been taken away.
 
-    def __init__(self, *, policy: CurrentPolicy, auth_grace_s: float) -> None:
+    `current` returns an endpoint as it is known now: what an open stream holds is the one that it was authorised for.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: CurrentPolicy,
+        auth_grace_s: float,
+        current: Callable[[Endpoint], Endpoint] = lambda endpoint: endpoint,
+    ) -> None:
         self._policy = policy
         self._auth_grace_s = auth_grace_s
+        self._current = current
 
     def __repr__(self) -> str:
         return f"<Revocation grace={self._auth_grace_s:g}s {self._policy!r}>"
@@ -35,7 +47,8 @@ class Revocation:
 
     def is_revoked(self, principal: Principal, endpoint: Endpoint) -> bool:
         """Returns True when the policy or the sandbox no longer accepts this caller's token."""
-        if endpoint.tokens_not_before and older_than_allowed(principal, endpoint.tokens_not_before):
+        not_before = self._current(endpoint).tokens_not_before
+        if not_before and older_than_allowed(principal, not_before):
             return True
         return self.is_refused(principal)
 

@@ -9,7 +9,7 @@ import pytest
 
 from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
 from router.auth.chain import MAX_TOKEN_BYTES, AuthenticatorChain, bearer_token
-from router.auth.mtls import CertificateAuthenticator
+from router.auth.mtls import NOBODY, CertificateAuthenticator
 from router.auth.principal import Principal
 from router.auth.static import StaticTokenAuthenticator
 from router.auth.verifier import Reason, Refusal, Verdict
@@ -225,6 +225,14 @@ async def test_of_a_certificate_and_a_token_the_first_configured_mode_names_the_
 async def test_of_a_certificate_and_a_token_both_must_be_valid(modes: tuple[str, ...]) -> None:
     await _refusal(_chain(*modes), certificate=ALICE, authorization=b"Bearer wrong")
     await _refusal(_chain(*modes), certificate=STALE, authorization=b"Bearer s3cret")
+
+
+async def test_a_certificate_that_names_nobody_counts_only_where_certificates_do() -> None:
+    error = await _refusal(_chain("static", "mtls"), certificate=NOBODY, sandbox_token=b"s3cret")
+    assert error.detail == "The client certificate names nobody."
+
+    caller = await _caller(_chain("static"), certificate=NOBODY, sandbox_token=b"s3cret")
+    assert caller.principal.mode == "static"
 
 
 async def test_an_expired_certificate_is_refused_on_a_connection_that_is_still_open() -> None:

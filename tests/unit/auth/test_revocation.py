@@ -77,6 +77,18 @@ def test_a_sandbox_revokes_older_tokens_as_soon_as_its_annotation_says_so() -> N
     assert revocation.is_revoked(principal, _box(not_before=100.5))
 
 
+def test_an_open_stream_is_held_to_the_sandbox_as_it_is_known_now() -> None:
+    known = _box()
+    revocation = Revocation(policy=CurrentPolicy(), auth_grace_s=60, current=lambda endpoint: known)
+    authorised_for = _box()
+    principal = _token(issued_at=100.0)
+    assert not revocation.is_revoked(principal, authorised_for)
+
+    known = _box(not_before=101.0)
+
+    assert revocation.is_revoked(principal, authorised_for)
+
+
 def test_a_policy_that_changes_later_counts_for_streams_that_are_open() -> None:
     current = CurrentPolicy()
     revocation = Revocation(policy=current, auth_grace_s=60)
