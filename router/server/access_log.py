@@ -23,6 +23,9 @@ _TIGHT_TEXT_LIMIT = 32
 # Up to here no field can have exceeded its limit by much, and most lines are shorter.
 _SHORT_LINE_BYTES = 768
 
+_BACKSLASH = 0x5C
+_DELETE = 0x7F
+
 _METHOD_TEXT = {
     method.encode(): method
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
@@ -48,7 +51,7 @@ class AccessLog:
         """`log_format` is `json` or `text`."""
         self._writer = LineWriter(sink, max_pending_bytes=max_pending_bytes)
         self._is_json = log_format == "json"
-        self._second = -1
+        self._second = -1.0
         self._second_text = ""
 
     def __repr__(self) -> str:
@@ -76,12 +79,13 @@ class AccessLog:
             except orjson.JSONEncodeError:
                 pass
             else:
-                # One look at the whole instead of one at each field (bench/telemetry.py): nothing was escaped.
+                # One look at the whole instead of one at each field: nothing was escaped. (`in` with a number is a
+                # tenth of `in` with bytes: bench/telemetry.py.)
                 if (
-                    len(line) <= _SHORT_LINE_BYTES
+                    _BACKSLASH not in line
+                    and _DELETE not in line
                     and line.isascii()
-                    and b"\\" not in line
-                    and b"\x7f" not in line
+                    and len(line) <= _SHORT_LINE_BYTES
                 ):
                     return line
         return self._careful_line(outcome, facts)
@@ -137,11 +141,12 @@ class AccessLog:
 
     def _time_text(self, at: float) -> str:
         """Returns RFC 3339 in UTC with milliseconds; the part up to the second is made once a second."""
-        second = int(at)
-        if second != self._second:
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        return self._second_text + _MILLISECONDS[int((at - second) * 1000)]
+        since = at - self._second
+        if not 0.0 <= since < 1.0:
+            self._second = at // 1
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(self._second))
+            since = at - self._second
+        return self._second_text + _MILLISECONDS[int(since * 1000)]
 
 
 def trace_id_of(traceparent: bytes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -183,11 +182,7 @@ def _response(status: int, body: bytes, content_type: str) -> web.Response:
 
 
 def _json(status: int, content: Mapping[str, Any]) -> web.Response:
-    try:
-        body = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    except orjson.JSONEncodeError:
-        # A token's subject may hold half a surrogate pair, which only the slow way can write.
-        body = json.dumps(content, indent=2).encode() + b"\n"
+    body = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     return _response(status, body, _JSON)
 
 

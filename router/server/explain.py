@@ -36,8 +36,10 @@ from router.proxy.forwarding import subprotocol_token
 from router.proxy.head import RequestHead, parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target, TargetParser
+from router.server.escaping import printable
 
 _PARAMETERS = ("namespace", "name", "port", "path", "method")
+_TEXT_LIMIT = 1024
 _NOT_PROXIED = (b"CONNECT", b"TRACE")
 
 
@@ -279,11 +281,11 @@ def _principal_facts(principal: Principal | None, credentials: Credentials) -> d
         "recognised": True,
         "offered": offered,
         "mode": principal.mode,
-        "subject": principal.subject,
-        "groups": list(principal.groups),
-        "issuer": principal.issuer,
-        "identity": principal.identity,
-        "token_id": principal.token_id,
+        "subject": printable(principal.subject, _TEXT_LIMIT),
+        "groups": [printable(group, _TEXT_LIMIT) for group in principal.groups],
+        "issuer": printable(principal.issuer, _TEXT_LIMIT),
+        "identity": printable(principal.identity, _TEXT_LIMIT),
+        "token_id": printable(principal.token_id, _TEXT_LIMIT),
         "issued_at": principal.issued_at,
         "expires_at": principal.expires_at,
     }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-import orjson
-
 from router.server.metric_catalogue import BY_NAME, FAMILIES, Family, Kind, Merge
 
 Series: TypeAlias = list[float]
@@ -55,19 +53,4 @@ def without_gauges(snapshot: Snapshot) -> Snapshot:
         name: rows
         for name, rows in snapshot.items()
         if name in BY_NAME and BY_NAME[name].kind is not Kind.GAUGE
-    }
-
-
-def encode(snapshot: Snapshot) -> bytes:
-    """Returns the snapshot as JSON."""
-    return orjson.dumps(snapshot)
-
-
-def decode(data: bytes) -> Snapshot:
-    """Returns the snapshot that a worker encoded. Raises ValueError or TypeError for anything else."""
-    decoded = orjson.loads(data)
-    if not isinstance(decoded, dict):
-        raise ValueError("not a snapshot")
-    return {
-        name: [(tuple(labels), series) for labels, series in rows] for name, rows in decoded.items()
     }

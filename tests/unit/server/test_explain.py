@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from router.auth.authenticator import Authenticated
 from router.auth.chain import AuthenticatorChain
 from router.auth.claims import ClaimRules
 from router.auth.grant_authorizer import GrantAuthorizer
@@ -10,6 +11,7 @@ from router.auth.jwt import JwtVerifier
 from router.auth.keys import KeyRing
 from router.auth.mtls import CertificateAuthenticator, parse_xfcc
 from router.auth.policy import CurrentPolicy
+from router.auth.principal import Principal
 from router.auth.static import StaticTokenAuthenticator
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
@@ -470,6 +472,22 @@ async def test_everybody_is_anonymous_where_the_operator_said_so(make_explainer)
 
     assert explained["principal"]["mode"] == "none"
     assert explained["decision"]["by"] == "mode none may call every sandbox"
+
+
+async def test_a_name_that_cannot_be_printed_is_shown_with_escapes(make_explainer):
+    class Odd:
+        def authenticate(self, credentials):
+            return Authenticated(
+                Principal(subject="a\ud800\x1b[2J", mode="static", groups=("g" * 9999,)), True
+            )
+
+    explainer = make_explainer()
+    explainer._authenticator = Odd()
+
+    principal = (await explainer.explain(question()))["principal"]
+
+    assert principal["subject"] == r"a\ud800\x1b[2J"
+    assert len(principal["groups"][0]) == 1024
 
 
 # --- the question ----------------------------------------------------------------------------

@@ -1,7 +1,9 @@
-import pytest
+import copy
+
+import orjson
 
 from router.server.metrics import Metrics
-from router.server.snapshot import decode, encode, merge, without_gauges
+from router.server.snapshot import merge, without_gauges
 
 TOTAL = "sandbox_router_requests_total"
 DURATION = "sandbox_router_request_duration_seconds"
@@ -56,7 +58,7 @@ def test_a_series_that_one_worker_alone_has_is_kept(make_outcome):
 
 def test_merging_leaves_the_snapshots_as_they_were(make_outcome):
     one = worker(make_outcome, requests=1)
-    before = decode(encode(one))
+    before = copy.deepcopy(one)
 
     merge([one, one])
 
@@ -80,13 +82,8 @@ def test_a_dead_workers_totals_live_on_and_its_gauges_do_not(make_outcome):
     assert "sandbox_router_index_sandboxes" not in remains
 
 
-def test_a_snapshot_survives_the_way_through_json(make_outcome):
+def test_a_snapshot_that_came_through_json_merges_like_any_other(make_outcome):
     snapshot = worker(make_outcome, requests=2, sandboxes=3, age_s=0.1)
+    carried = orjson.loads(orjson.dumps(snapshot))
 
-    assert decode(encode(snapshot)) == snapshot
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"a": 5}', b"null"])
-def test_anything_else_is_refused(data):
-    with pytest.raises((ValueError, TypeError)):
-        decode(data)
+    assert merge([carried, carried]) == merge([snapshot, snapshot])
