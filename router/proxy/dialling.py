@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
 from router.errors import (
+    InternalError,
     RouterError,
     SandboxFinished,
     SandboxNotFound,
@@ -52,7 +53,7 @@ async def open_slowly(
     except Exception as exc:
         logger.exception("a request failed for a reason that nobody foresaw")
         exchange.task = None
-        exchange.bug(exc)
+        exchange.fail(InternalError(reason=f"{type(exc).__name__}: {exc}"))
 
 
 class _Opening:

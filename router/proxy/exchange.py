@@ -12,7 +12,6 @@ from router.auth.authorizer import Permit
 from router.errors import (
     BadResponse,
     BodyTooLarge,
-    InternalError,
     RequestTimeout,
     RouterError,
     SandboxTimeout,
@@ -367,10 +366,6 @@ class Exchange:
         self.outcome.code = code
         self.upstream = None
         self._end()
-
-    def bug(self, exc: BaseException) -> None:
-        """Ends after an unexpected exception."""
-        self.fail(InternalError(reason=f"{type(exc).__name__}: {exc}"))
 
     def _drop_upstream(self) -> None:
         upstream = self.upstream

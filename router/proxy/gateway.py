@@ -29,6 +29,7 @@ from router.errors import (
     BodyTooLarge,
     Draining,
     IndexStale,
+    InternalError,
     MethodNotSupported,
     RouterError,
     SandboxReplaced,
@@ -144,7 +145,7 @@ class Gateway:
             exchange.fail(exc)
         except Exception as exc:
             logger.exception("a request failed for a reason that nobody foresaw")
-            exchange.bug(exc)
+            exchange.fail(InternalError(reason=f"{type(exc).__name__}: {exc}"))
 
     def _begin(self, exchange: Exchange) -> None:
         head = exchange.head
