@@ -33,7 +33,9 @@ def markdown() -> str:
     sections = [HEAD]
     for name, part in schema["properties"].items():
         if "properties" in part:
-            sections.append(f"## `{name}`\n\n{part['description']}\n\n{_table(part, values[name], name)}")
+            sections.append(
+                f"## `{name}`\n\n{part['description']}\n\n{_table(part, values[name], name)}"
+            )
     top = {name: part for name, part in schema["properties"].items() if "properties" not in part}
     top.pop("global")
     alone = {"properties": top}
