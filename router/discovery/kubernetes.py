@@ -101,7 +101,7 @@ class KubernetesDiscovery:
         async with asyncio.TaskGroup() as tasks:
             for reflector in self.reflectors():
                 tasks.create_task(reflector.run(), name=f"watch {reflector}")
-            tasks.create_task(self._tell_freshness(), name="freshness of the index")
+            tasks.create_task(self._keep_telling_freshness(), name="freshness of the index")
 
     def reflectors(
         self,
@@ -203,14 +203,18 @@ class KubernetesDiscovery:
         for scope in self._scopes:
             if scope.is_settled:
                 self._table.settle(scope.namespace)
+        self._tell_freshness()
 
-    async def _tell_freshness(self) -> None:
-        """Keeps the index's age: that of the watch that was silent longest."""
+    async def _keep_telling_freshness(self) -> None:
         while True:
-            if not self.missing():
-                heard = [reflector.last_heard_at for reflector in self.reflectors()]
-                self._index.set_synced(min(at for at in heard if at is not None))
+            self._tell_freshness()
             await asyncio.sleep(FRESHNESS_INTERVAL_S)
+
+    def _tell_freshness(self) -> None:
+        """Gives the index its age: that of the watch that was silent longest."""
+        if not self.missing():
+            heard = [reflector.last_heard_at for reflector in self.reflectors()]
+            self._index.set_synced(min(at for at in heard if at is not None))
 
 
 def _is_known_or_refused(reflector: Reflector[SandboxRecord]) -> bool:

@@ -58,7 +58,7 @@ async def _stream(
         await response.write(b"".join(_line("ADDED", call.kind, call.version, i) for i in found))
     if streams_list:
         await response.write(_bookmark(call, position, ends_list=True))
-    while time.monotonic() < ends_at:
+    while time.monotonic() < ends_at and _is_connected(call):
         if watch.is_stalled:
             await store.changed(0.05)
             continue
@@ -86,6 +86,11 @@ async def _stream(
                 await response.write(_bookmark(call, position))
         if not changes:
             await store.changed(min(ends_at, bookmark_at) - time.monotonic())
+
+
+def _is_connected(call: Call) -> bool:
+    transport = call.request.transport
+    return transport is not None and not transport.is_closing()
 
 
 def _event(call: Call, change: Change, matches: Callable[[JsonObject], bool]) -> bytes | None:

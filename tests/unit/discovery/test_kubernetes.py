@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+from router.routing.endpoint import State
+from tests.fakes.kubernetes_api import FakeKubernetes, User
+from tests.fakes.kubernetes_store import CLAIMS, SANDBOXES
+from tests.fakes.running_discovery import discovering, launch, until
+
+
+async def test_it_is_ready_once_every_first_list_is_in() -> None:
+    async with FakeKubernetes() as api:
+        launch(api, "box")
+        async with discovering(api) as running:
+            missing = running.discovery.missing()
+            assert [line.split(":")[0] for line in missing] == [
+                "pods in all namespaces",
+                "sandboxes in all namespaces",
+                "sandboxclaims in all namespaces",
+            ]
+
+            await running.until_ready()
+            assert running.found("box") == (State.READY, "10.0.0.1")
+            assert running.discovery.notes() == []
+
+
+async def test_forbidden_pods_keep_it_from_being_ready_and_say_why() -> None:
+    def no_pods(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return resource != "pods"
+
+    async with FakeKubernetes(allows=no_pods) as api, discovering(api) as running:
+        await until(lambda: "403" in "".join(running.discovery.missing()))
+
+        (line,) = running.discovery.missing()
+        assert line.startswith("pods in all namespaces: 403")
+        assert "is forbidden" in line
+        assert "at the cluster scope" in line
+
+        api.allows = lambda *_: True
+        await running.until_ready()
+
+
+async def test_forbidden_sandboxes_degrade_to_pods_alone_and_say_so() -> None:
+    def pods_alone(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return resource == "pods"
+
+    async with FakeKubernetes(allows=pods_alone) as api:
+        launch(api, "box")
+        launch(api, "asleep", mode="Suspended", address="10.0.0.2")
+        async with discovering(api) as running:
+            await running.until_ready()
+            assert running.state("box") is State.READY
+            assert running.state("asleep") is State.READY
+            notes = running.discovery.notes()
+            assert len(notes) == 2
+            assert "routing by pods alone" in notes[0]
+            assert "names of claims" in notes[1]
+
+            api.allows = lambda *_: True
+            await until(lambda: running.state("asleep") is State.SUSPENDED)
+            await until(lambda: running.discovery.notes() == [])
+
+
+async def test_missing_crds_degrade_to_pods_alone_until_they_come() -> None:
+    async with FakeKubernetes() as api:
+        api.served[SANDBOXES] = api.served[CLAIMS] = ()
+        launch(api, "box")
+        async with discovering(api) as running:
+            await running.until_ready()
+            assert running.state("box") is State.READY
+            assert "404" in running.discovery.notes()[0]
+
+            api.served[SANDBOXES] = SANDBOXES.versions
+            api.served[CLAIMS] = CLAIMS.versions
+            await until(lambda: running.discovery.notes() == [])
+
+
+async def test_permission_that_is_lost_later_keeps_the_last_known_sandboxes() -> None:
+    async with FakeKubernetes() as api:
+        launch(api, "asleep", mode="Suspended")
+        async with discovering(api) as running:
+            await running.until_ready()
+            await running.until_watching()
+
+            api.allows = lambda user, verb, resource, namespace: resource == "pods"
+            api.faults.cut("sandboxes")
+            await until(lambda: "403" in "".join(running.discovery.notes()))
+
+            assert running.state("asleep") is State.SUSPENDED
+            assert running.discovery.missing() == []
+            assert "last known state is kept" in running.discovery.notes()[0]
+
+
+async def test_an_unreachable_server_is_named_before_the_first_list() -> None:
+    async with FakeKubernetes() as api:
+        await api.stop()
+        async with discovering(api) as running:
+            await until(lambda: "Cannot connect" in "".join(running.discovery.missing()))
+
+            assert len(running.discovery.missing()) == 3
+            await api.start()
+            await running.until_ready()
+
+
+async def test_listed_namespaces_have_one_watch_each_and_need_no_more_than_roles() -> None:
+    def roles(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return namespace in ("team-a", "team-b")
+
+    async with FakeKubernetes(allows=roles) as api:
+        for number, namespace in enumerate(("team-a", "team-b", "team-c")):
+            launch(api, "box", namespace=namespace, address=f"10.0.0.{number}")
+        async with discovering(api, namespaces=("team-a", "team-b")) as running:
+            await running.until_ready()
+
+            assert running.state("box", "team-a") is State.READY
+            assert running.state("box", "team-b") is State.READY
+            assert running.state("box", "team-c") is None
+            assert len(running.discovery.reflectors()) == 6
+            assert {namespace for _, _, namespace in api.requests} == {"team-a", "team-b"}
+
+
+async def test_one_forbidden_namespace_is_named_and_the_others_serve() -> None:
+    def role(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return namespace == "team-a"
+
+    async with FakeKubernetes(allows=role) as api:
+        launch(api, "box", namespace="team-a")
+        async with discovering(api, namespaces=("team-a", "team-b")) as running:
+            await until(lambda: running.state("box", "team-a") is State.READY)
+            await until(lambda: len(running.discovery.missing()) == 1)
+
+            assert running.discovery.missing()[0].startswith("pods in namespace team-b: 403")
+
+
+async def test_restarts_are_counted_by_resource_and_reason() -> None:
+    async with FakeKubernetes() as api, discovering(api) as running:
+        await running.until_ready()
+        await running.until_watching()
+
+        api.faults.cut("pods")
+
+        await until(lambda: running.discovery.watch_restarts["pods", "connection"] == 1)
+
+
+class TestFreshness:
+    async def test_the_table_has_no_age_before_it_is_complete(self) -> None:
+        async with FakeKubernetes() as api:
+            with api.faults.refusing(500, resource="pods"):
+                async with discovering(api) as running:
+                    await until(lambda: len(running.discovery.missing()) == 1)
+                    await asyncio.sleep(0.05)
+                    assert running.index.age_s() is None
+
+    async def test_bookmarks_keep_a_quiet_cluster_fresh(self) -> None:
+        async with FakeKubernetes(bookmark_interval_s=0.1) as api, discovering(api) as running:
+            await running.until_ready()
+            await asyncio.sleep(2.0)
+
+            age_s = running.index.age_s()
+            assert age_s is not None
+            assert age_s < 1.5
+
+    async def test_one_watch_that_is_silent_ages_the_table(self) -> None:
+        async with FakeKubernetes(bookmark_interval_s=0.1) as api, discovering(api) as running:
+            await running.until_ready()
+            with api.faults.refusing(503, resource="sandboxes"):
+                await running.until_watching()
+                silent_since = time.monotonic()
+                api.faults.cut("sandboxes")
+                await until(lambda: running.index.is_stale(1.0))
+
+                assert time.monotonic() - silent_since >= 0.9
+            await until(lambda: not running.index.is_stale(1.5))
