@@ -22,7 +22,7 @@ from router.proxy.headers import REQUEST_KINDS, RESPONSE_KINDS, Kind, KindTable,
 from router.routing.target import Asked
 
 Special = tuple[int, bytes, bytes, int]
-"""A header line that needs a decision: its Kind, its name and value as they came, its place in `lines`."""
+"""A header line that needs a decision: its Kind, its name, its value without white space around it, its place among the lines."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _COMMON_METHODS: Final = frozenset(
@@ -102,23 +102,22 @@ class ResponseHead:
         return f"<ResponseHead {self.status} http={self.version} plain={self.is_plain}>"
 
 
-class _Collector:
-    """Receives llhttp's callbacks for one head at a time."""
+class _NoCallbacks:
+    """llhttp only judges: without callbacks it costs 0.4 µs a head, with one a header line five times that."""
 
-    def __init__(self, kinds: KindTable) -> None:
-        self._kinds = kinds
-        self.special: list[Special] = []
-        self.count = 0
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.count = at = self.count + 1
-        kind = self._kinds[name]
+_JUDGE: Final = _NoCallbacks()
+
+
+def _special_lines(lines: list[bytes], kinds: KindTable) -> list[Special]:
+    """Returns the header lines that need a decision. llhttp has found every line to be `name:value`."""
+    special = []
+    for at in range(1, len(lines) - 2):
+        name, _, value = lines[at].partition(b":")
+        kind = kinds[name]
         if kind:
-            self.special.append((kind, name, value, at))
-
-
-_requests = _Collector(REQUEST_KINDS)
-_responses = _Collector(RESPONSE_KINDS)
+            special.append((kind, name, value.strip(b" \t"), at))
+    return special
 
 
 def parse_request(block: bytes) -> RequestHead:
@@ -129,19 +128,15 @@ def parse_request(block: bytes) -> RequestHead:
     head = RequestHead()
     line_end = block.find(b"\r\n")
     _read_request_line(head, block[:line_end])
-    special: list[Special] = []
-    _requests.special = head.special = special
-    _requests.count = 0
     try:
         # A new parser each time (0.3 µs): the old one would wait for the body, which never passes through it.
-        httptools.HttpRequestParser(_requests).feed_data(b"GET / HTTP/1.1" + block[line_end:])
+        httptools.HttpRequestParser(_JUDGE).feed_data(b"GET / HTTP/1.1" + block[line_end:])
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as exc:
         raise MalformedMessage(f"Malformed request header: {exc}.") from exc
     head.lines = block.split(b"\r\n")
-    if len(head.lines) != _requests.count + 3:
-        raise MalformedMessage("Malformed request header.")
+    head.special = _special_lines(head.lines, REQUEST_KINDS)
     _read_special(head)
     if head.version == 10:
         if head.is_chunked:
@@ -244,7 +239,7 @@ def _read_te(head: RequestHead, value: bytes) -> None:
 
 
 def _read_transfer_encoding(head: Any, value: bytes) -> None:
-    if value.strip(b" \t").lower() != b"chunked" or head.is_chunked:
+    if value.lower() != b"chunked" or head.is_chunked:
         raise MalformedMessage("Transfer-Encoding must be `chunked`, once.")
     if head.content_length is not None:
         raise MalformedMessage("Both Content-Length and Transfer-Encoding.")
@@ -252,7 +247,6 @@ def _read_transfer_encoding(head: Any, value: bytes) -> None:
 
 
 def _read_content_length(head: Any, value: bytes) -> None:
-    value = value.strip(b" \t")
     if not value.isdigit() or len(value) > _MAX_LENGTH_DIGITS:
         raise MalformedMessage("Malformed Content-Length.")
     if head.content_length is not None or head.is_chunked:
@@ -261,7 +255,6 @@ def _read_content_length(head: Any, value: bytes) -> None:
 
 
 def _read_host(head: RequestHead, value: bytes) -> None:
-    value = value.strip(b" \t")
     if head.host:
         raise MalformedMessage("A request needs one Host header.")
     if not _HOST.fullmatch(value):
@@ -270,7 +263,7 @@ def _read_host(head: RequestHead, value: bytes) -> None:
 
 
 def _read_expect(head: RequestHead, value: bytes) -> None:
-    if value.strip(b" \t").lower() == b"100-continue":
+    if value.lower() == b"100-continue":
         head.expects_continue = True
 
 
@@ -287,7 +280,6 @@ def _read_sandbox_token(head: RequestHead, value: bytes) -> None:
 
 
 def _read_routing(asked: list[bytes | None], at: int, value: bytes) -> None:
-    value = value.strip(b" \t")
     if asked[at] is not None and asked[at] != value:
         raise AmbiguousTarget("The same routing header was given twice with different values.")
     asked[at] = value
@@ -344,18 +336,16 @@ def parse_response(block: bytes) -> ResponseHead:
         head.is_plain = False
     elif not block.startswith(b"HTTP/1.1 "):
         raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
-    special: list[Special] = []
-    _responses.special = head.special = special
-    _responses.count = 0
     try:
-        httptools.HttpResponseParser(_responses).feed_data(block)
+        httptools.HttpResponseParser(_JUDGE).feed_data(block)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as exc:
         raise BadResponse(reason=f"malformed head: {exc}") from exc
     head.status = int(block[9:12])
+    head.special = _special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
     try:
-        for kind, _, value, _ in special:
+        for kind, _, value, _ in head.special:
             if kind not in _CROSSES_AS_IT_IS:
                 head.is_plain = False
             _RESPONSE_READERS[kind](head, value)
