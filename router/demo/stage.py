@@ -16,7 +16,7 @@ from typing import Self
 import aiohttp
 import yaml
 
-from router.demo.child import Child
+from router.demo.child import Child, StepFailed
 from router.demo.sandboxes import LISTENING, SANDBOXES
 from router.tasks import TaskSet
 
@@ -24,6 +24,9 @@ NAMESPACE = "default"
 PORT_ASKED_FOR = 8888
 PATH_PREFIX = "/sandboxes"
 
+ADMIN_PORT = 9090
+
+ATTEMPTS = 3
 START_S = 20.0
 STOP_S = 5.0
 POLL_S = 0.05
@@ -124,22 +127,23 @@ class Stage:
         """Returns where the router listens once it is ready. Raises StepFailed."""
         sandboxes_file = Path(self._folder.name, "sandboxes.yaml")
         write_sandboxes_file(sandboxes_file, sandbox_ports)
-        port = free_port(http_port)
-        place = Place(port, free_port(9090, but_not=port), secrets.token_hex(20))
-        router = await self._start(
-            "the router",
-            [
-                *(sys.executable, "-m", "router", "serve"),
-                *("--http-bind", f"127.0.0.1:{place.port}"),
-                *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
-                *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
-                *("--auth", "static", "--path-prefix", PATH_PREFIX),
-                *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
-            ],
-            extra_environment={"ROUTER_AUTH_TOKEN": place.token},
-            on_line=self._on_router_line,
-        )
-        await _until_ready(router, place)
+        for attempt in range(1, ATTEMPTS + 1):
+            port = free_port(http_port)
+            place = Place(port, free_port(ADMIN_PORT, but_not=port), secrets.token_hex(20))
+            router = await self._start(
+                "the router",
+                serve_command(place, sandboxes_file),
+                extra_environment={"ROUTER_AUTH_TOKEN": place.token},
+                on_line=self._on_router_line,
+            )
+            try:
+                await _until_ready(router, place, sandbox_ports)
+                break
+            except StepFailed:
+                if attempt == ATTEMPTS or not router.ended.is_set() or not lost_a_port(place):
+                    raise
+                self._children.remove(router)
+                self.ending.clear()
         return place
 
     async def until_ending(self) -> None:
@@ -183,6 +187,18 @@ def write_sandboxes_file(path: Path, sandbox_ports: Mapping[str, int]) -> None:
     path.write_text(yaml.safe_dump({"sandboxes": entries}, sort_keys=False), "utf-8")
 
 
+def serve_command(place: Place, sandboxes_file: Path) -> list[str]:
+    """Returns the router's command line; the token goes through its environment."""
+    return [
+        *(sys.executable, "-m", "router", "serve"),
+        *("--http-bind", f"127.0.0.1:{place.port}"),
+        *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
+        *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
+        *("--auth", "static", "--path-prefix", PATH_PREFIX),
+        *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
+    ]
+
+
 def free_port(preferred: int, *, but_not: int = 0) -> int:
     """Returns the preferred loopback port if nobody listens there, else one that the kernel picks."""
     found = 0
@@ -197,20 +213,36 @@ def free_port(preferred: int, *, but_not: int = 0) -> int:
     return found
 
 
-async def _until_ready(router: Child, place: Place) -> None:
-    answer = "nothing listened on the admin port"
+def lost_a_port(place: Place) -> bool:
+    """Returns True when somebody took one of the ports between the look at it and the router's start."""
+    return any(free_port(port) != port for port in (place.port, place.admin_port))
+
+
+async def _until_ready(router: Child, place: Place, sandbox_ports: Mapping[str, int]) -> None:
+    missing = "nothing answered on its admin port"
     try:
         async with asyncio.timeout(START_S), aiohttp.ClientSession() as session:
-            while True:
+            while missing:
                 router.must_run("start the router")
                 try:
-                    async with session.get(f"{place.admin_url}/readyz") as response:
-                        if response.status == 200:
-                            return
-                        answer = await response.text()
-                except aiohttp.ClientConnectionError:
-                    pass
-                await asyncio.sleep(POLL_S)
+                    missing = await _missing(session, place, sandbox_ports)
+                except aiohttp.ClientError:
+                    pass  # it doesn't listen yet
+                if missing:
+                    await asyncio.sleep(POLL_S)
     except TimeoutError:
-        why = f"it was not ready within {START_S:g} s: {answer}"
+        why = f"it was not ready within {START_S:g} s: {missing}"
         raise router.failure("start the router", why) from None
+
+
+async def _missing(
+    session: aiohttp.ClientSession, place: Place, sandbox_ports: Mapping[str, int]
+) -> str:
+    """Returns what keeps our router from being ready; "" when it is, and is ours: one that lists our sandboxes."""
+    async with session.get(f"{place.admin_url}/readyz") as response:
+        if response.status != 200:
+            return await response.text()
+    async with session.get(f"{place.admin_url}/debug/sandboxes") as response:
+        listed = (await response.json())["sandboxes"] if response.status == 200 else []
+    ports = {sandbox["name"]: sandbox["ports"].get(str(PORT_ASKED_FOR)) for sandbox in listed}
+    return "" if ports == sandbox_ports else "another program answers on its admin port"

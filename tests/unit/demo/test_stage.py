@@ -65,6 +65,34 @@ async def test_a_router_that_does_not_start_is_named_with_its_last_words(tmp_pat
     assert caught.value.lines == ("no luck today",)
 
 
+async def test_a_port_that_is_lost_in_the_last_moment_is_replaced(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        first = iter([listener.getsockname()[1]])  # free at the look, taken at the start
+        monkeypatch.setattr(
+            "router.demo.stage.free_port",
+            lambda preferred, **options: next(first, None) or free_port(preferred, **options),
+        )
+        async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+            place = await stage.start_router({"hello": 1}, http_port=0)
+            assert place.port != listener.getsockname()[1]
+            assert not stage.ending.is_set()
+
+
+async def test_another_router_on_the_admin_port_is_not_taken_for_ours(monkeypatch):
+    async with (
+        Stage(environment=os.environ, on_router_line=ignore) as other,
+        Stage(environment=os.environ, on_router_line=ignore) as stage,
+    ):
+        taken = (await other.start_router({"hello": 1}, http_port=0)).admin_port
+        looks = iter([0, taken])
+        monkeypatch.setattr(
+            "router.demo.stage.free_port",
+            lambda preferred, **options: next(looks, 0) or free_port(preferred, **options),
+        )
+        place = await stage.start_router({"hello": 2}, http_port=0)
+        assert place.admin_port != taken
+
+
 async def test_a_process_that_ends_by_itself_ends_the_wait(tmp_path):
     async with Stage(environment=os.environ, on_router_line=ignore) as stage:
         await stage.start_sandboxes()
