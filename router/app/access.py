@@ -24,6 +24,7 @@ from router.auth.static import StaticTokenAuthenticator, tokens_from_file, watch
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
 from router.auth.verifier import BearerVerifier
+from router.routing.endpoint import Endpoint
 from router.settings import Settings
 from router.watched_file import WatchedFiles
 
@@ -50,14 +51,19 @@ def needs_reviews(settings: Settings) -> bool:
     return "token-review" in settings.auth.auth or settings.auth.subject_access_review
 
 
-def build_access(settings: Settings, *, reviewer: Reviewer | None) -> Access:
+def build_access(
+    settings: Settings,
+    *,
+    reviewer: Reviewer | None,
+    current: Callable[[Endpoint], Endpoint],
+) -> Access:
     """Returns who may call, with every file read. Raises ValueError or OSError that names the file at fault.
 
-    `reviewer` asks the API server; it must be given when needs_reviews().
+    `reviewer` asks the API server; it must be given when needs_reviews(). `current` returns an endpoint as it is known now.
     """
     auth = settings.auth
     policy = CurrentPolicy()
-    rights = Revocation(policy=policy, auth_grace_s=auth.auth_grace_s)
+    rights = Revocation(policy=policy, auth_grace_s=auth.auth_grace_s, current=current)
     grants = GrantAuthorizer(policy=policy)
     access = Access(
         authenticator=AnonymousAuthenticator(),

@@ -45,6 +45,11 @@ class Sandboxes:
     def run(self) -> Coroutine[Any, Any, None]:
         return self.discovery.run()
 
+    def current(self, endpoint: Endpoint) -> Endpoint:
+        """Returns the sandbox of `endpoint` as it is known now, or `endpoint` when it is gone or another one."""
+        found = self.index.find(endpoint.ref) if self.index is not None else None
+        return endpoint if found is None or found.uid != endpoint.uid else found
+
     def known(self) -> Iterator[Endpoint]:
         """Yields every sandbox that can be listed."""
         return iter(self.index if self.index is not None else ())

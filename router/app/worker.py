@@ -150,7 +150,7 @@ class Worker:
         )
         resources.callback(pool.close)
         self.sandboxes = build_sandboxes(settings, api=api, on_retired=pool.retire)
-        self.access = build_access(settings, reviewer=reviewer)
+        self.access = build_access(settings, reviewer=reviewer, current=self.sandboxes.current)
         for close in self.access.closers:
             resources.push_async_callback(close)
         telemetry = RouterTelemetry(metrics=self.metrics, access_log=self._access_log)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
 
 import orjson
 
 from router.errors import RouterError, Unauthenticated
-
-_CHALLENGE: Final = b'WWW-Authenticate: Bearer realm="sandbox-router"\r\n'
 
 
 def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
@@ -19,7 +16,7 @@ def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
     if error.retry_after_s is not None:
         extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
     if isinstance(error, Unauthenticated):
-        extra.append(_CHALLENGE)
+        extra.append(b"WWW-Authenticate: %b\r\n" % error.challenge.encode())
     return _answer(error.status, body, extra, is_head=is_head, close=close)
 
 

@@ -150,6 +150,15 @@ async def test_no_bearer_token_is_401(door: Door, value: str) -> None:
     assert door.reached() == 0
 
 
+async def test_the_challenge_tells_a_refused_token_from_a_missing_one(door: Door) -> None:
+    missing, refused = await door.ask(), await door.ask(("X-Sandbox-Token", "bad"))
+
+    assert missing.headers["www-authenticate"] == 'Bearer realm="sandbox-router"'
+    assert refused.headers["www-authenticate"] == (
+        'Bearer realm="sandbox-router", error="invalid_token"'
+    )
+
+
 async def test_two_authorization_headers_are_refused_even_if_one_is_good(door: Door) -> None:
     good = ("Authorization", f"Bearer {token()}")
     for headers in (
