@@ -160,7 +160,9 @@ class Downstream(ClientConnection):
     def exchange_done(self) -> None:
         """The exchange's answer is written: on to the next request, or to the end."""
         self._exchange = None
-        if not self.keep_alive or (self._reader is not None and not self._is_discardable()):
+        if self.keep_alive and self._reader is None and not self._ahead and self._reading:
+            self._rest()
+        elif not self.keep_alive or (self._reader is not None and not self._is_discardable()):
             self._end()
         elif self._reader is not None:
             self._start_discarding()

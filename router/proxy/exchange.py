@@ -384,7 +384,7 @@ class Exchange:
         outcome.total_s = time.monotonic() - self.started_at
         for slot in self.slots or ():
             slot.give_back()
-        self.gateway.ended(self)
+        self.gateway.telemetry.request_finished(outcome)
 
     def _answer_deadline(self, now: float) -> float:
         """Until when the answer must begin: counted from the request's start, or for uploads from their end."""

@@ -20,6 +20,9 @@ SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _STAYS_IN_REQUEST: Final = frozenset({Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.TRACEPARENT})
+_REWRITTEN_IN_REQUEST: Final = frozenset(
+    {Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL}
+)
 _STAYS_IN_RESPONSE: Final = frozenset({Kind.LOCATION, Kind.SET_COOKIE})
 _VIA: Final = {10: b"Via: 1.0 sandbox-router\r\n\r\n", 11: b"Via: 1.1 sandbox-router\r\n\r\n"}
 
@@ -87,13 +90,16 @@ def request_head(
             continue
         if kind == Kind.HOST:
             lines[special[3]] = b"%b: %b" % (special[1], host)
-        elif kind != Kind.AUTHORIZATION or not keep_authorization:
+        elif kind in _REWRITTEN_IN_REQUEST:
             lines[special[3]] = _special_line(head, special, host, origin_policy)
+        elif kind != Kind.AUTHORIZATION or not keep_authorization:
+            lines[special[3]] = b""
     if head.nominated:
         _drop_nominated(lines, head.nominated)
+    is_usual = head.upgrade is None and not head.accepts_trailers and head.host
     return b"%b\r\n%b%b%b" % (
         b"\r\n".join(filter(None, lines)),
-        _hop_by_hop(head, host),
+        b"" if is_usual else _hop_by_hop(head, host),
         _forwarded(head, peer),
         _VIA[head.version],
     )
@@ -141,8 +147,6 @@ def subprotocol_token(subprotocols: bytes | None) -> bytes | None:
 
 def _hop_by_hop(head: RequestHead, host: bytes) -> bytes:
     """Returns the header lines that concern this hop, and a Host for a request that came without."""
-    if head.upgrade is None and not head.accepts_trailers and head.host:
-        return b""
     lines = [] if head.host else [b"Host: %b\r\n" % host]
     if head.upgrade is not None:
         lines.append(

@@ -236,9 +236,6 @@ class Gateway:
         if self._has_slots:
             self._take_slots(exchange, endpoint)
 
-    def ended(self, exchange: Exchange) -> None:
-        self.telemetry.request_finished(exchange.outcome)
-
     def refused(self, downstream: Downstream, error: RouterError, head: bytes | None) -> None:
         """Tells of bytes that made no request."""
         parts = (head or b"").partition(b"\r\n")[0].split(b" ", 2)

@@ -67,15 +67,12 @@ class RequestHead:
     subprotocols: bytes | None = None
     origin: bytes | None = None
     traceparent: bytes | None = None
+    has_body: bool = False
+    """True when bytes of a body follow."""
     forwarded_for: bytes | None = None
     forwarded_host: bytes | None = None
     forwarded_proto: bytes | None = None
     client_cert: bytes | None = None
-
-    @property
-    def has_body(self) -> bool:
-        """True when bytes of a body follow."""
-        return self.is_chunked or bool(self.content_length)
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method!r} {self.target[:60]!r} http={self.version} body={self.has_body}>"
@@ -138,6 +135,8 @@ def parse_request(block: bytes) -> RequestHead:
     head.lines = block.split(b"\r\n")
     head.special = _special_lines(head.lines, REQUEST_KINDS)
     _read_special(head)
+    if head.content_length or head.is_chunked:
+        head.has_body = True
     if head.version == 10:
         if head.is_chunked:
             raise MalformedMessage("Transfer-Encoding in an HTTP/1.0 request.")

@@ -109,7 +109,8 @@ class Pool:
 
     def release(self, upstream: Upstream) -> None:
         """Takes back a connection whose exchange has ended cleanly on both sides."""
-        upstream.became_idle()
+        upstream.idle_since = time.monotonic()
+        upstream.resume_reading()
         if upstream.is_retired or upstream.is_closed or self._max_idle == 0:
             upstream.close()
             return

@@ -248,12 +248,6 @@ class Upstream(Connection):
         else:
             exchange.sandbox_left(_why("the sandbox closed the connection before it answered", exc))
 
-    def became_idle(self) -> None:
-        """Called by the pool when an exchange has ended cleanly."""
-        self.exchange = None
-        self.idle_since = time.monotonic()
-        self.resume_reading()
-
 
 def _why(what: str, exc: Exception | None) -> str:
     return f"{what}: {exc}" if exc is not None else what
