@@ -19,6 +19,9 @@ from router.app.worker import Sockets, Stop, Worker
 from router.settings import load
 from router.settings.groups import Settings
 
+REDIRECT = (
+    b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n"
+)
 POD = "3b0c6c1e-0000-4000-8000-000000000001"
 
 
@@ -28,6 +31,8 @@ class Sandbox:
     def __init__(self) -> None:
         self.heads: list[bytes] = []
         self.port = 0
+        self.connections = 0
+        self.open_connections = 0
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Sandbox]:
@@ -39,10 +44,15 @@ class Sandbox:
             server.close()
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open_connections += 1
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.heads.append(head)
+                if b"/redirect" in head:
+                    writer.write(REDIRECT)
+                    continue
                 if b"\r\nupgrade:" in head.lower():
                     await self._echo(reader, writer)
                     return
@@ -53,6 +63,7 @@ class Sandbox:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.open_connections -= 1
             writer.close()
 
     async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
