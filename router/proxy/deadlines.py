@@ -54,15 +54,20 @@ class Deadlines:
         """Calls everything that is due."""
         now = self._clock()
         for timed in [timed for timed in self._watched if timed.deadline_at <= now]:
-            timed.on_deadline(now)
+            _call(timed.on_deadline, now)
         for sweep in self._sweeps:
-            sweep(now)
+            _call(sweep, now)
 
     async def run(self) -> None:
-        """Checks for ever. One faulty connection must not stop the clock of all others."""
+        """Checks for ever."""
         while True:
             await asyncio.sleep(self._interval_s)
-            try:
-                self.check()
-            except Exception:
-                logger.exception("a deadline's handler failed")
+            self.check()
+
+
+def _call(handler: Callable[[float], None], now: float) -> None:
+    """One faulty connection must not stop the clock of all others."""
+    try:
+        handler(now)
+    except Exception:
+        logger.exception("a deadline's handler failed")

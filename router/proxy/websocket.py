@@ -13,8 +13,9 @@ class CloseCode(enum.IntEnum):
 
 
 def close_frame(code: CloseCode, reason: str) -> bytes:
-    """Returns an unmasked Close frame, as a server sends it. The reason is cut to the 123 bytes that fit."""
-    payload = int(code).to_bytes(2, "big") + reason.encode()[:123]
+    """Returns an unmasked Close frame, as a server sends it. The reason is cut to the 123 bytes of UTF-8 that fit."""
+    text = reason.encode()[:123].decode(errors="ignore")
+    payload = int(code).to_bytes(2, "big") + text.encode()
     return bytes((0x88, len(payload))) + payload
 
 
