@@ -56,6 +56,14 @@ HTTP_ROUTE = _closed(
                     ),
                 )
             ),
+            filters=_list(
+                _closed(
+                    "type",
+                    "requestHeaderModifier",
+                    type={"enum": ["RequestHeaderModifier"]},
+                    requestHeaderModifier=_closed("remove", remove=_list(TEXT)),
+                )
+            ),
             timeouts=_closed(request=GATEWAY_DURATION, backendRequest=GATEWAY_DURATION),
             backendRefs=_list(_closed("name", "port", name=TEXT, port=PORT)),
         )
@@ -251,6 +259,7 @@ INGRESS_ROUTE = _closed(
             "services",
             kind={"enum": ["Rule"]},
             match=TEXT,
+            middlewares=_list(_closed("name", name=TEXT)),
             services=_list(
                 _closed(
                     "name",
@@ -266,6 +275,10 @@ INGRESS_ROUTE = _closed(
         )
     ),
     tls=_closed(secretName=TEXT),
+)
+
+MIDDLEWARE = _closed(
+    "headers", headers=_closed("customRequestHeaders", customRequestHeaders=LABELS)
 )
 
 SERVERS_TRANSPORT = _closed(
@@ -288,6 +301,7 @@ SCHEMAS: dict[tuple[str, str], Schema] = {
     ("networking.gke.io/v1", "GCPBackendPolicy"): GCP_BACKEND_POLICY,
     ("networking.gke.io/v1", "HealthCheckPolicy"): HEALTH_CHECK_POLICY,
     ("traefik.io/v1alpha1", "IngressRoute"): INGRESS_ROUTE,
+    ("traefik.io/v1alpha1", "Middleware"): MIDDLEWARE,
     ("traefik.io/v1alpha1", "ServersTransport"): SERVERS_TRANSPORT,
 }
 

@@ -228,9 +228,17 @@ def _envoy(folder: Path, port: int, upstream_port: int) -> list[str]:
 COMMANDS = {"nginx": _nginx, "traefik": _traefik, "envoy": _envoy}
 
 
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Where a running router listens."""
+
+    port: int
+    admin_port: int
+
+
 @contextlib.asynccontextmanager
-async def router(sandbox_port: int, folder: Path) -> AsyncIterator[int]:
-    """Runs the real router, by host names, before one sandbox called `box`; yields its proxy port."""
+async def router(sandbox_port: int, folder: Path) -> AsyncIterator[Router]:
+    """Runs the real router, by host names, before one sandbox called `box`."""
     port, admin_port = free_port(), free_port()
     sandboxes = folder / "sandboxes.yaml"
     sandboxes.write_text(
@@ -255,15 +263,16 @@ async def router(sandbox_port: int, folder: Path) -> AsyncIterator[int]:
             sys.executable, "-m", "router", "serve", *flags, stdout=output, stderr=output
         )
         try:
-            await _wait_until_ready(f"http://127.0.0.1:{admin_port}/readyz", process, log)
-            yield port
+            await wait_until_ready(f"http://127.0.0.1:{admin_port}/readyz", process, log)
+            yield Router(port, admin_port)
         finally:
             if process.returncode is None:
                 process.terminate()
             await asyncio.wait_for(process.wait(), 20)
 
 
-async def _wait_until_ready(url: str, process: asyncio.subprocess.Process, log: Path) -> None:
+async def wait_until_ready(url: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    """Waits for a 200; fails with the end of the log when the process ends first."""
     async with asyncio.timeout(START_S), aiohttp.ClientSession() as client:
         while True:
             assert process.returncode is None, log.read_text()[-2000:]

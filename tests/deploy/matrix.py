@@ -109,6 +109,12 @@ MATRIX: dict[str, dict[str, Any]] = {
             "enabled": True,
             "parentRefs": [{"name": "external", "namespace": "gateways", "sectionName": "https"}],
             "hostnames": ["*.sandbox.example.com"],
+            "filters": [
+                {
+                    "type": "RequestHeaderModifier",
+                    "requestHeaderModifier": {"remove": ["X-Forwarded-Client-Cert"]},
+                }
+            ],
         },
     },
     "behind a Gateway that speaks TLS inside": {

@@ -81,6 +81,8 @@ async def test_a_client_can_not_say_where_it_comes_from(front):
         "X-Forwarded-For": "203.0.113.9",
         "X-Forwarded-Proto": "http",
         "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Client-Cert": "Subject=admin",
+        "Forwarded": "for=203.0.113.9",
     }
 
     _, told = await ask(at, client, "/", headers=forged)
@@ -91,6 +93,8 @@ async def test_a_client_can_not_say_where_it_comes_from(front):
     assert at.kind == "envoy" or forwarded == "127.0.0.1"
     assert lines(told, "x-forwarded-proto") == ["https"]
     assert lines(told, "x-forwarded-host") == [fronts.HOST]
+    assert lines(told, "x-forwarded-client-cert") == []
+    assert lines(told, "forwarded") == []
 
 
 async def test_an_event_arrives_before_the_stream_ends(front):

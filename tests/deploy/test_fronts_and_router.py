@@ -13,8 +13,8 @@ async def way(request, tmp_path):
     """Yields (sandbox, front, client), with the router between front and sandbox."""
     async with (
         fronts.behind() as sandbox,
-        fronts.router(sandbox.port, tmp_path) as router_port,
-        fronts.running(request.param, router_port, tmp_path) as front,
+        fronts.router(sandbox.port, tmp_path) as router,
+        fronts.running(request.param, router.port, tmp_path) as front,
         front.client() as client,
     ):
         yield sandbox, front, client
