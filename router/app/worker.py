@@ -42,6 +42,8 @@ from router.tasks import TaskSet
 
 logger = logging.getLogger("sandbox_router.app")
 
+_WATCH_LAG_S: Final = 0.5
+"""A client may use a sandbox's name before our watch has heard of it; a 404 would be final for it."""
 _GC_THRESHOLD: Final = 20_000
 """Requests leave no cycles behind: a young collection every 700 allocations finds nothing and costs 3 %."""
 
@@ -157,8 +159,9 @@ class Worker:
         if self._access_log is not None:
             resources.push_async_callback(self._access_log.close)
         deadlines = self._deadlines
+        limits = _limits(settings)
         clients = Clients(
-            max_connections=settings.limits.max_connections,
+            max_connections=limits.max_connections,
             deadlines=deadlines,
             telemetry=telemetry,
             rights=self.access.rights,
@@ -175,7 +178,7 @@ class Worker:
             telemetry=telemetry,
             deadlines=deadlines,
             tasks=openings,
-            limits=_limits(settings),
+            limits=limits,
             trusted_proxies=settings.routing.trusted_proxies,
             preserve_host=settings.routing.preserve_host,
             origin_policy=settings.routing.origin,
@@ -339,7 +342,7 @@ def _identity_of(ssl_object: Any) -> CertificateIdentity | None:
 
 
 def _limits(settings: Settings) -> Limits:
-    """Returns the gateway's limits; a duration of 0 (off) becomes one that never ends."""
+    """Returns this worker's limits: its share of the connections; a duration of 0 (off) becomes one that never ends."""
     time_settings, limits = settings.time, settings.limits
     return Limits(
         header_timeout_s=time_settings.header_timeout_s or NEVER,
@@ -350,11 +353,12 @@ def _limits(settings: Settings) -> Limits:
         tunnel_max_lifetime_s=time_settings.tunnel_max_lifetime_s or NEVER,
         connect_budget_s=time_settings.connect_budget_s or NEVER,
         wait_for_ready_s=settings.discovery.wait_for_ready_s,
+        unknown_grace_s=_WATCH_LAG_S if settings.discovery.discovery == "kubernetes" else 0.0,
         max_staleness_s=settings.discovery.max_staleness_s,
         max_header_bytes=limits.max_header_bytes,
         max_request_line_bytes=limits.max_request_line_bytes,
         max_body_bytes=limits.max_body_bytes,
-        max_connections=limits.max_connections,
+        max_connections=-(-limits.max_connections // settings.listeners.workers),
         max_requests_per_sandbox=limits.max_requests_per_sandbox,
         max_tunnels_per_client=limits.max_tunnels_per_client,
     )

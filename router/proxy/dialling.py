@@ -113,15 +113,17 @@ class _Opening:
         gateway, exchange, target = self._gateway, self._exchange, self._target
         began_at = time.monotonic()
         limit = min(began_at + gateway.limits.wait_for_ready_s, self._deadline)
+        grace_limit = began_at + gateway.limits.unknown_grace_s
         while True:
             endpoint = gateway.source.find(target)
             if endpoint is not None and endpoint.state is State.READY:
                 return endpoint
             await self._admit(endpoint)
-            if endpoint is None:
-                raise SandboxNotFound
-            self._refuse_the_absent(endpoint)
             now = time.monotonic()
+            if endpoint is None:
+                await self._appearance_of(target.ref, min(grace_limit, limit) - now)
+                continue
+            self._refuse_the_absent(endpoint)
             if now >= limit:
                 raise SandboxNotReady(reason=endpoint.reason)
             await self._change_of(target.ref, limit - now)
@@ -150,6 +152,15 @@ class _Opening:
             raise SandboxSuspended(reason=endpoint.reason)
         if endpoint.state is State.FINISHED:
             raise SandboxFinished(reason=endpoint.reason)
+
+    async def _appearance_of(self, ref: SandboxRef, limit_s: float) -> None:
+        """Waits for an unknown sandbox to become known. Raises SandboxNotFound when the time is over or nobody may wait."""
+        if limit_s <= 0:
+            raise SandboxNotFound
+        try:
+            await self._change_of(ref, limit_s)
+        except SandboxNotReady as exc:
+            raise SandboxNotFound(reason=exc.reason) from exc
 
     async def _change_of(self, ref: SandboxRef, limit_s: float) -> None:
         """Waits until the sandbox changes, an evicted route is given back, or the time is over."""

@@ -75,6 +75,8 @@ class Limits:
     tunnel_max_lifetime_s: float = NEVER
     connect_budget_s: float = NEVER
     wait_for_ready_s: float = 0.0
+    unknown_grace_s: float = 0.0
+    """How long an unknown sandbox is waited for: a watch may learn of it a moment after its client did; 0 = not at all."""
     max_staleness_s: float = 0.0
     max_header_bytes: int = 65_536
     max_request_line_bytes: int = 16_384
