@@ -67,3 +67,15 @@ def test_every_dependency_has_its_reason():
     ]
     names = {re.match(r"[\w.\[\]-]+", line)[0].lower() for line in wanted}
     assert {package for package in names if f"`{package}`" not in reasons} == set()
+
+
+def test_every_file_on_the_map_exists():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    tree = {path.name for path in ROOT.glob("router/**/*.py")}
+    assert {Path(file).name for file in re.findall(r"`([\w/]+\.py)`", text)} - tree == set()
+
+
+def test_every_room_is_on_the_map():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = {path.parent.name for path in ROOT.glob("router/*/__init__.py")}
+    assert {room for room in rooms if f"`{room}/`" not in text} == set()
