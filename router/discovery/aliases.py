@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from router.discovery.claims import ClaimRecord
+from router.discovery.multimap import MultiMap
 from router.discovery.sandboxes import SandboxRecord
 from router.discovery.tombstones import Tombstones
 from router.routing.endpoint import SandboxRef
@@ -27,7 +28,7 @@ class AliasTable:
         self._index = index
         self._sandbox = sandbox
         self._claims: dict[SandboxRef, ClaimRecord] = {}
-        self._claims_of: dict[SandboxRef, tuple[SandboxRef, ...]] = {}
+        self._claims_of: MultiMap[SandboxRef, SandboxRef] = MultiMap()
         self._gone = Tombstones()
 
     def __len__(self) -> int:
@@ -65,35 +66,30 @@ class AliasTable:
 
     def sandbox_changed(self, ref: SandboxRef) -> None:
         """Looks again at the claims that are bound to this Sandbox."""
-        for claim_ref in self._claims_of.get(ref, ()):
+        for claim_ref in self._claims_of.get(ref):
             self._point(self._claims[claim_ref])
 
     def _put(self, claim: ClaimRecord) -> None:
         known = self._claims.get(claim.ref)
+        if claim.sandbox == claim.ref:
+            # The usual case, a claim and its Sandbox of one name, needs no alias and no memory.
+            if known is not None:
+                self._drop(known)
+            return
         if known is not None and known.sandbox != claim.sandbox:
-            self._unlist(known)
-        if known is None or known.sandbox != claim.sandbox:
-            bound = self._claims_of.get(claim.sandbox, ())
-            self._claims_of[claim.sandbox] = (*bound, claim.ref)
+            self._claims_of.discard(known.sandbox, known.ref)
+        self._claims_of.add(claim.sandbox, claim.ref)
         self._claims[claim.ref] = claim
         if known != claim:
             self._point(claim)
 
     def _drop(self, known: ClaimRecord) -> None:
         del self._claims[known.ref]
-        self._unlist(known)
+        self._claims_of.discard(known.sandbox, known.ref)
         self._index.remove_alias(known.ref)
 
-    def _unlist(self, known: ClaimRecord) -> None:
-        left = tuple(ref for ref in self._claims_of[known.sandbox] if ref != known.ref)
-        if left:
-            self._claims_of[known.sandbox] = left
-        else:
-            del self._claims_of[known.sandbox]
-
     def _point(self, claim: ClaimRecord) -> None:
-        # A claim and its Sandbox mostly share one name; that needs no alias.
-        if claim.sandbox != claim.ref and self._is_bound(claim):
+        if self._is_bound(claim):
             self._index.set_alias(claim.ref, claim.sandbox)
         else:
             self._index.remove_alias(claim.ref)

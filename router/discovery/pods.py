@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import ip_address
 
@@ -59,6 +59,12 @@ class PodRecord:
         """True when its addresses are its own: neither being deleted nor ended."""
         return self.stage in (PodStage.STARTING, PodStage.READY)
 
+    def sharing(self, ref: SandboxRef, sandbox_uid: str) -> PodRecord:
+        """Returns the same record with these strings in place of its own equal ones: 200 bytes less for each sandbox."""
+        name = ref.name if self.name == ref.name else self.name
+        uid = sandbox_uid if self.sandbox_uid == sandbox_uid else self.sandbox_uid
+        return replace(self, ref=ref, name=name, sandbox_uid=uid)
+
 
 def parse_pod(item: JsonObject) -> PodRecord:
     """Returns the record of a pod as the API sends it. Raises MalformedObjectError when it has no identity."""
@@ -66,8 +72,6 @@ def parse_pod(item: JsonObject) -> PodRecord:
     kind, owner_name, owner_uid = controller(metadata, SANDBOX_GROUP)
     if kind != "Sandbox" or not owner_uid:
         owner_name = owner_uid = ""
-    if owner_name == name:
-        owner_name = name
     status = section(item, "status")
     return PodRecord(
         ref=SandboxRef(namespace, owner_name),

@@ -22,14 +22,14 @@ from router.discovery.watch_lines import BrokenWatchError, LineSplitter
 logger = logging.getLogger("sandbox_router.discovery")
 
 Record = TypeVar("Record")
-Taken = TypeVar("Taken", contravariant=True)
+Taken = TypeVar("Taken")
 
 
 class Store(Protocol[Taken]):
     """What a Reflector fills. Calls come in the order of the server's events and never overlap."""
 
-    def replace(self, records: Iterable[Taken]) -> None:
-        """Takes a complete list in place of all that was known."""
+    def replace(self, records: list[Taken]) -> None:
+        """Takes a complete list in place of all that was known; the list is the store's from now on."""
 
     def upsert(self, record: Taken) -> None:
         """Takes an added or modified object."""
@@ -164,13 +164,14 @@ class Reflector(Generic[Record]):
             metadata = await self._page(self._prefix, records, text(metadata, "continue"))
         if not text(metadata, "resourceVersion"):
             raise ApiError(0, "the list has no resourceVersion")
+        listed = len(records)
         self._store.replace(records)
         self._resource_version = text(metadata, "resourceVersion")
         self._page_size = self._pace.page_size
         self.is_complete = True
         self.refusal = None
         self._heard()
-        logger.info("listed", extra={"fields": {**self._fields(), "objects": len(records)}})
+        logger.info("listed", extra={"fields": {**self._fields(), "objects": listed}})
         self._on_list()
 
     async def _first_page(self, records: list[Record]) -> JsonObject:

@@ -6,7 +6,7 @@ import enum
 import math
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from router.discovery.api_client import JsonObject
@@ -56,6 +56,10 @@ class SandboxRecord:
     """The SandboxClaim that controls it, "" when none does."""
     tokens_not_before: float
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is old enough."""
+
+    def sharing(self, ref: SandboxRef, uid: str) -> SandboxRecord:
+        """Returns the same record with these strings in place of its own equal ones, see PodRecord.sharing."""
+        return replace(self, ref=ref, uid=uid if self.uid == uid else self.uid)
 
 
 def parse_sandbox(item: JsonObject) -> SandboxRecord:

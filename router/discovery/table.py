@@ -6,12 +6,15 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 
 from router.discovery.addresses import AddressBook
 from router.discovery.aliases import AliasTable
+from router.discovery.api_client import JsonObject
 from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
-from router.discovery.pods import PodRecord, PodStage
+from router.discovery.multimap import MultiMap
+from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.sandboxes import SandboxRecord
 from router.discovery.tombstones import Tombstones
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -32,13 +35,15 @@ class SandboxTable:
         self._index = index
         self._on_retired = on_retired
         self._pods: dict[str, PodRecord] = {}
-        self._pods_of: dict[SandboxRef, tuple[PodRecord, ...]] = {}
+        self._pods_of: MultiMap[SandboxRef, PodRecord] = MultiMap()
         self._sandboxes: dict[SandboxRef, SandboxRecord] = {}
         self._addresses = AddressBook()
         self._gone_pods = Tombstones()
         self._gone_sandboxes = Tombstones()
         self._aliases = AliasTable(index=index, sandbox=self._sandboxes.get)
         self._settled: set[str | None] = set()
+        self.changes = 0
+        """Records stored so far, each some long-lived objects."""
 
     def __repr__(self) -> str:
         return (
@@ -51,13 +56,20 @@ class SandboxTable:
         if namespace in self._settled:
             return
         self._settled.add(namespace)
-        refs = dict.fromkeys([*self._sandboxes, *self._pods_of])
-        composed = (self._compose(ref) for ref in refs if _is_in(namespace, ref.namespace))
-        endpoints = [endpoint for endpoint in composed if endpoint is not None]
-        scope = None if namespace is None else frozenset({namespace})
-        self._retire(self._index.replace(endpoints, namespaces=scope))
+        without_object = (ref for ref in self._pods_of if ref not in self._sandboxes)
+        self._publish(
+            ref
+            for ref in chain(self._sandboxes, without_object)
+            if _is_in(namespace, ref.namespace)
+        )
 
     # --- pods -------------------------------------------------------------------------------
+
+    def read_pod(self, item: JsonObject) -> PodRecord:
+        """Returns the record of a pod; what its Sandbox's record holds already it shares. Raises MalformedObjectError."""
+        pod = parse_pod(item)
+        sandbox = self._sandboxes.get(pod.ref)
+        return pod if sandbox is None else pod.sharing(sandbox.ref, sandbox.uid)
 
     def upsert_pod(self, pod: PodRecord) -> None:
         """Takes an ADDED or MODIFIED pod."""
@@ -74,9 +86,10 @@ class SandboxTable:
         self._gone_pods.add(pod.uid, pod.version)
         self._publish(self._drop_pod(pod.uid))
 
-    def replace_pods(self, pods: Iterable[PodRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's pods; it outranks every event before it."""
-        listed = {pod.uid: pod for pod in pods}
+    def replace_pods(self, pods: list[PodRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's pods, and empties it; it outranks every event before it."""
+        is_settled = self._is_settled(namespace)
+        listed = {pod.uid for pod in pods}
         touched: dict[SandboxRef, None] = {}
         missing = [
             uid
@@ -86,9 +99,13 @@ class SandboxTable:
         for uid in missing:
             self._gone_pods.add(uid, self._pods[uid].version)
             touched |= self._drop_pod(uid)
-        for pod in listed.values():
+        # Emptied as it goes: each record's memory is free for the next one's shared form.
+        while pods:
+            pod = pods.pop()
             self._gone_pods.discard(pod.uid)
-            touched |= self._put_pod(pod)
+            changed = self._put_pod(pod)
+            if is_settled:
+                touched |= changed
         self._publish(touched)
 
     def _put_pod(self, pod: PodRecord) -> dict[SandboxRef, None]:
@@ -103,10 +120,8 @@ class SandboxTable:
                 self._store_pod(replace(known, version=pod.version), known)
             return {}
         sandbox = self._sandboxes.get(pod.ref)
-        if sandbox is not None:
-            # Equal strings kept once: a hundred bytes a sandbox.
-            uid = sandbox.uid if sandbox.uid == pod.sandbox_uid else pod.sandbox_uid
-            pod = replace(pod, ref=sandbox.ref, sandbox_uid=uid)
+        if sandbox is not None and sandbox.ref is not pod.ref:
+            pod = pod.sharing(sandbox.ref, sandbox.uid)
         touched = {} if known is None else self._release_pod(known)
         self._store_pod(pod, known)
         self._addresses.claim(pod)
@@ -114,23 +129,17 @@ class SandboxTable:
 
     def _store_pod(self, pod: PodRecord, known: PodRecord | None) -> None:
         if known is not None:
-            self._unlist_pod(known)
+            self._pods_of.discard(known.ref, known)
+        self.changes += 1
         self._pods[pod.uid] = pod
-        self._pods_of[pod.ref] = (*self._pods_of.get(pod.ref, ()), pod)
+        self._pods_of.add(pod.ref, pod)
 
     def _drop_pod(self, uid: str) -> dict[SandboxRef, None]:
         known = self._pods.pop(uid, None)
         if known is None:
             return {}
-        self._unlist_pod(known)
+        self._pods_of.discard(known.ref, known)
         return self._release_pod(known)
-
-    def _unlist_pod(self, known: PodRecord) -> None:
-        left = tuple(pod for pod in self._pods_of[known.ref] if pod.uid != known.uid)
-        if left:
-            self._pods_of[known.ref] = left
-        else:
-            del self._pods_of[known.ref]
 
     def _release_pod(self, known: PodRecord) -> dict[SandboxRef, None]:
         self._addresses.release(known)
@@ -182,9 +191,10 @@ class SandboxTable:
         else:
             self._publish({sandbox.ref: None})
 
-    def replace_sandboxes(self, sandboxes: Iterable[SandboxRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's Sandboxes; it outranks every event before it."""
-        listed = {sandbox.ref: sandbox for sandbox in sandboxes}
+    def replace_sandboxes(self, sandboxes: list[SandboxRecord], namespace: str | None) -> None:
+        """Takes a complete list of the scope's Sandboxes, and empties it; it outranks every event before it."""
+        is_settled = self._is_settled(namespace)
+        listed = {sandbox.ref for sandbox in sandboxes}
         touched: dict[SandboxRef, None] = {}
         missing = [
             known
@@ -194,9 +204,12 @@ class SandboxTable:
         for known in missing:
             self._gone_sandboxes.add(known.uid, known.version)
             touched |= self._drop_sandbox(known)
-        for sandbox in listed.values():
+        while sandboxes:
+            sandbox = sandboxes.pop()
             self._gone_sandboxes.discard(sandbox.uid)
-            touched |= self._put_sandbox(sandbox)
+            changed = self._put_sandbox(sandbox)
+            if is_settled:
+                touched |= changed
         self._publish(touched)
 
     def _put_sandbox(self, sandbox: SandboxRecord) -> dict[SandboxRef, None]:
@@ -204,7 +217,10 @@ class SandboxTable:
         if known is not None:
             if known.uid != sandbox.uid:
                 self._gone_sandboxes.add(known.uid, known.version)
-            sandbox = replace(sandbox, ref=known.ref)
+            sandbox = sandbox.sharing(known.ref, known.uid)
+        elif pods := self._pods_of.get(sandbox.ref):
+            sandbox = sandbox.sharing(pods[0].ref, pods[0].sandbox_uid)
+        self.changes += 1
         self._sandboxes[sandbox.ref] = sandbox
         if known == sandbox:
             return {}
@@ -231,14 +247,14 @@ class SandboxTable:
         """Takes a DELETED claim."""
         self._aliases.remove(claim)
 
-    def replace_claims(self, claims: Iterable[ClaimRecord], namespace: str | None) -> None:
+    def replace_claims(self, claims: list[ClaimRecord], namespace: str | None) -> None:
         """Takes a complete list of the scope's claims."""
         self._aliases.replace(claims, namespace)
 
     # --- the index --------------------------------------------------------------------------
 
     def _compose(self, ref: SandboxRef) -> Endpoint | None:
-        pods = self._pods_of.get(ref, ())
+        pods = self._pods_of.get(ref)
         if self._gone_sandboxes and pods:
             pods = tuple(pod for pod in pods if pod.sandbox_uid not in self._gone_sandboxes)
         return compose(ref, self._sandboxes.get(ref), pods, self._dialable)
@@ -247,7 +263,7 @@ class SandboxTable:
         """Brings the index up to date for these names: first the routes that end, then those that begin."""
         ready: list[Endpoint] = []
         for ref in touched:
-            if None not in self._settled and ref.namespace not in self._settled:
+            if not self._is_settled(ref.namespace):
                 continue
             endpoint = self._compose(ref)
             if endpoint is None:
@@ -258,6 +274,9 @@ class SandboxTable:
                 self._retire(self._index.upsert(endpoint))
         for endpoint in ready:
             self._retire(self._index.upsert(endpoint))
+
+    def _is_settled(self, namespace: str | None) -> bool:
+        return namespace in self._settled or None in self._settled
 
     def _retire(self, endpoints: Iterable[Endpoint]) -> None:
         for endpoint in endpoints:

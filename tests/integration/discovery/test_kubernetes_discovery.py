@@ -67,10 +67,9 @@ async def test_a_sandboxs_life_is_followed_state_by_state() -> None:
         await until(lambda: running.found("box") == (State.FINISHED, "SandboxExpired"))
         api.store.delete(SANDBOXES, "default", "box")
         await follow(running, "box", None)
-        assert [endpoint.addresses for endpoint in running.retired] == [
-            ("10.0.0.1",),
-            ("10.0.0.2",),
-        ]
+        # The resume may be seen a moment before the old pod's end: then its route opens and closes once more.
+        retired = dict.fromkeys(endpoint.addresses for endpoint in running.retired)
+        assert list(retired) == [("10.0.0.1",), ("10.0.0.2",)]
 
 
 async def test_adoption_from_a_pool_routes_at_once_by_both_names() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -39,7 +39,7 @@ class Names:
         self.names: set[str] = set()
         self.calls: list[tuple[str, Any]] = []
 
-    def replace(self, records: Iterable[str]) -> None:
+    def replace(self, records: list[str]) -> None:
         self.names = set(records)
         self.calls.append(("replace", sorted(self.names)))
 
