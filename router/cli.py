@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from router.explain_cli import explain
 from router.settings import Loaded, SettingsError, load, report
 from router.settings.table import CONFIG_VARIABLE, GROUPS, Setting
 from router.token_cli import token
@@ -209,6 +210,7 @@ def version() -> None:
 
 
 main.add_command(token)
+main.add_command(explain)
 
 
 def installed_version(name: str) -> str | None:

@@ -1,0 +1,120 @@
+"""The command `explain`: asks a running router what it would do with a request, and why."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import click
+
+_TIMEOUT_S = 10.0
+_STEPS = ("target", "principal", "endpoint", "decision", "outcome")
+
+
+class CannotAsk(click.ClickException):
+    """The router gave no usable answer; nothing is known about the request."""
+
+    exit_code = 2
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("name", required=False)
+@click.option("--namespace", help="The sandbox's namespace. Default: the router's own default.")
+@click.option("--port", help="The port asked for. Default: the router's own default.")
+@click.option("--method", default="GET", show_default=True)
+@click.option("--path", help="The path of the request; with path-prefix it may name the sandbox.")
+@click.option("--host", help="The Host of the request; with base-domain it may name the sandbox.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with the caller's token. Without it the variable SANDBOX_TOKEN is taken, if set.",
+)
+@click.option(
+    "--admin",
+    default="http://127.0.0.1:9090",
+    show_default=True,
+    help="Where the router's admin port is.",
+)
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(
+    name: str | None,
+    namespace: str | None,
+    port: str | None,
+    method: str,
+    path: str | None,
+    host: str | None,
+    token_file: Path | None,
+    admin: str,
+    output: str,
+) -> None:
+    """Show each decision that a running router would take about a request to sandbox NAME, up to the address.
+
+    Nothing is sent to the sandbox. The exit code is 0 when the request would reach it, 1 when it would be refused, and 2 when the
+    router could not be asked.
+    """
+    query = {"namespace": namespace, "name": name, "port": port, "path": path, "method": method}
+    headers = {"Accept": "application/json"}
+    if host is not None:
+        headers["Host"] = host
+    token = _token(token_file)
+    if token:
+        headers["X-Sandbox-Token"] = token
+    answer = _ask(admin, {key: value for key, value in query.items() if value}, headers)
+    click.echo(json.dumps(answer, indent=2) if output == "json" else as_text(answer))
+    if answer["outcome"].get("status") is not None or answer["outcome"].get("code"):
+        sys.exit(1)
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """Returns the answer for people: a line a step, what is empty left out."""
+    lines = []
+    for step in _STEPS:
+        facts = answer.get(step)
+        lines.append(f"{step:<10} {_facts(facts)}")
+    return "\n".join(lines)
+
+
+def _facts(facts: Any) -> str:
+    if not isinstance(facts, dict):
+        return "-"
+    shown = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in facts.items()
+        if value not in (None, "", [], {})
+    ]
+    return "  ".join(shown) or "-"
+
+
+def _token(token_file: Path | None) -> str:
+    if token_file is None:
+        return os.environ.get("SANDBOX_TOKEN", "").strip()
+    return token_file.read_text(encoding="utf-8").strip()
+
+
+def _ask(admin: str, query: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:
+    """Returns the admin port's answer. Raises CannotAsk when there is none."""
+    url = urlsplit(admin if "://" in admin else f"http://{admin}")
+    if url.scheme != "http" or url.hostname is None:
+        raise CannotAsk(f"--admin: {admin!r} is no http address")
+    connection = http.client.HTTPConnection(url.hostname, url.port or 80, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", f"/debug/route?{urlencode(query)}", headers=headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+    except (OSError, http.client.HTTPException) as exc:
+        raise CannotAsk(
+            f"no answer from the router's admin port at {admin}: {exc}. "
+            "Is it running? In a cluster: kubectl port-forward to its port 9090, for this once."
+        ) from exc
+    except ValueError as exc:
+        raise CannotAsk(f"{admin} is not a router's admin port: {exc}") from exc
+    finally:
+        connection.close()
+    if response.status != 200 or "outcome" not in answer:
+        raise CannotAsk(str(answer.get("detail", answer)))
+    return dict(answer)
