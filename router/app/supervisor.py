@@ -37,12 +37,6 @@ class WorkersKeepDying(RuntimeError):
     """Replacing workers doesn't help."""
 
 
-class NoWorker(Overloaded):
-    """Every worker is dead or being replaced."""
-
-    default_detail = "No worker process is running."
-
-
 class _Slot:
     """One worker's place: its sockets outlive it, so connections that wait in them go to its replacement."""
 
@@ -222,11 +216,11 @@ class Supervisor:
         return missing
 
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
-        """Returns the known sandboxes, as the first worker that answers sees them. Raises NoWorker."""
+        """Returns the known sandboxes, as the first worker that answers sees them. Raises Overloaded."""
         return await self._ask_one("sandboxes", filter_text(wanted))
 
     async def explain(self, question: Question) -> Mapping[str, Any]:
-        """Returns each decision about a request, as the first worker that answers decides it. Raises NoWorker."""
+        """Returns each decision about a request, as the first worker that answers decides it. Raises Overloaded."""
         return await self._ask_one("explain", question_text(question))
 
     async def _ask_all(self, question: str) -> list[tuple[_Slot, Any]]:
@@ -240,7 +234,7 @@ class Supervisor:
             answer = await self._ask(slot, question, argument)
             if isinstance(answer, dict):
                 return answer
-        raise NoWorker
+        raise Overloaded("No worker process is running.")
 
     async def _ask(self, slot: _Slot, question: str, argument: Any) -> Any:
         """Returns the worker's answer; None when it has none in time."""
