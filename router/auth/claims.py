@@ -100,5 +100,5 @@ def _grants(claims: dict[str, Any]) -> tuple[Grant, ...]:
         return parse_grants(claims["sandboxes"], at=("sandboxes",))
     except GrantError as error:
         raise BadClaimsError(
-            Reason.BAD_CLAIMS, f"The token's claim `sandboxes` is malformed: {error}."
+            Reason.BAD_CLAIMS, f"The token's claim sandboxes is malformed: {error}."
         ) from None
