@@ -119,7 +119,14 @@ class GrantAuthorizer:
         decided_by = ""
         for grant, source in self._rights_of(principal).all():
             failing = _why_not(grant, names, endpoint, port, method)
-            considered.append({"source": source, "covers": not failing, "why_not": failing})
+            considered.append(
+                {
+                    "source": source,
+                    "grant": _spelled(grant),
+                    "covers": not failing,
+                    "why_not": failing,
+                }
+            )
             if not failing and not decided_by:
                 decided_by = source
         too_old = (
@@ -139,6 +146,18 @@ class GrantAuthorizer:
                 self._rights.clear()
             rights = self._rights[id(principal)] = Rights(principal, self._policy.policy)
         return rights
+
+
+def _spelled(grant: Grant) -> dict[str, Any]:
+    """Returns a grant as it is written in a token or a policy."""
+    spelled: dict[str, Any] = {"namespace": grant.namespace, "name": grant.name}
+    if grant.uid:
+        spelled["uid"] = grant.uid
+    if grant.ports is not None:
+        spelled["ports"] = sorted(grant.ports)
+    if grant.methods is not None:
+        spelled["methods"] = sorted(method.decode("ascii") for method in grant.methods)
+    return spelled
 
 
 def _why_not(

@@ -206,6 +206,10 @@ def test_the_explanation_names_the_grant_that_decides_and_why_others_do_not(
         ["uid"],
         [],
     ]
+    assert [one["grant"] for one in told["grants"]][2:4] == [
+        {"namespace": "team-a", "name": "box", "ports": [80], "methods": ["PUT"]},
+        {"namespace": "team-a", "name": "box", "uid": "pod-0"},
+    ]
 
 
 def test_the_explanation_agrees_with_the_decision(authorizer: GrantAuthorizer) -> None:
