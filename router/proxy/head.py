@@ -25,6 +25,7 @@ Special = tuple[int, bytes, bytes, int]
 """A header line that needs a decision: its Kind, its name, its value without white space around it, its place among the lines."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?")
 _COMMON_METHODS: Final = frozenset(
     {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"}
 )
@@ -169,7 +170,7 @@ def _read_request_line(head: RequestHead, line: bytes) -> None:
     elif version == b"HTTP/1.0":
         head.version = 10
         head.keep_alive = False
-    elif version.startswith(b"HTTP/") and _TOKEN.fullmatch(method):
+    elif _VERSION.fullmatch(version) and _TOKEN.fullmatch(method):
         raise VersionNotSupported
     else:
         raise MalformedMessage("Malformed request line.")
@@ -184,10 +185,12 @@ def _read_request_line(head: RequestHead, line: bytes) -> None:
 def resolve_target_form(head: RequestHead) -> None:
     """Turns an absolute-form target into origin-form (RFC 9112 §3.2.2) and refuses what is neither that nor `*`.
 
-    Raises MalformedMessage.
+    CONNECT's authority-form stays, for the gateway to refuse. Raises MalformedMessage.
     """
     target = head.target
     if target.startswith(b"/") or (target == b"*" and head.method == b"OPTIONS"):
+        return
+    if head.method == b"CONNECT":
         return
     scheme, separator, rest = target.partition(b"://")
     if not separator or scheme.lower() not in (b"http", b"https"):
@@ -321,6 +324,9 @@ _REQUEST_READERS[Kind.TRACEPARENT] = _first_reader("traceparent")
 # --- responses -------------------------------------------------------------------------------
 
 _CROSSES_AS_IT_IS: Final = frozenset({Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE})
+_USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
+# llhttp takes statuses below 100 and any byte in the reason.
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 
 
 def parse_response(block: bytes) -> ResponseHead:
@@ -341,6 +347,8 @@ def parse_response(block: bytes) -> ResponseHead:
         pass
     except httptools.HttpParserError as exc:
         raise BadResponse(reason=f"malformed head: {exc}") from exc
+    if not block.startswith(_USUAL_STATUS_LINE) and not _STATUS_LINE.match(block):
+        raise BadResponse(reason="malformed status line")
     head.status = int(block[9:12])
     head.special = _special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ def ends_seen(stream: bytes, cuts: list[int]) -> tuple[FrameBoundary, list[tuple
     boundary = FrameBoundary()
     seen = []
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut <= len(stream))})
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         seen.append((start, end, boundary.feed(stream[start:end])))
     return boundary, seen
 
