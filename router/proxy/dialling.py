@@ -23,11 +23,13 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.pool import ConnectFailed
+from router.proxy.trace_context import CONNECT, FIRST_BYTE, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
 if TYPE_CHECKING:
     from router.proxy.exchange import Exchange
     from router.proxy.gateway import Gateway
+    from router.proxy.upstream import Upstream
 
 logger = logging.getLogger("sandbox_router.proxy")
 
@@ -64,6 +66,7 @@ class _Opening:
         self._exchange = exchange
         assert exchange.target is not None
         self._target = exchange.target
+        self._trace = exchange.outcome.trace
         self._deadline = exchange.started_at + exchange.timeout_s
         self._first_dial_at: float | None = None
         self._backoff_s = _FIRST_BACKOFF_S
@@ -88,8 +91,7 @@ class _Opening:
                     else gateway.pool.take(permit, must_be_open=not exchange.is_repeatable)
                 )
                 if upstream is not None:
-                    exchange.task = None
-                    exchange.attach(upstream, is_reused=True)
+                    self._attach(upstream, is_reused=True)
                     return
             if await self._dial(permit):
                 return
@@ -172,6 +174,8 @@ class _Opening:
                 changed.set_result(None)
 
         waiter = source.wait(ref, wake)
+        if self._trace is not None:
+            self._trace.begins(WAIT)
         try:
             hold_s = source.hold_ends_in_s(ref)
             if hold_s is not None:
@@ -182,6 +186,8 @@ class _Opening:
             pass
         finally:
             waiter.cancel()
+            if self._trace is not None:
+                self._trace.ends()
 
     async def _dial(self, permit: Permit) -> bool:
         """Returns True when the exchange has its upstream; False to look again. Raises SandboxUnreachable, SandboxTimeout."""
@@ -192,21 +198,32 @@ class _Opening:
         end = min(self._first_dial_at + gateway.limits.connect_budget_s, self._deadline)
         if end <= now:
             raise SandboxTimeout.of(self._target.ref.name)
+        if self._trace is not None:
+            self._trace.begins(CONNECT)
         try:
             upstream = await gateway.pool.connect(permit, limit_s=end - now)
         except ConnectFailed as exc:
+            if self._trace is not None:
+                self._trace.ends(exc.reason)
             await self._after_failure(permit, exc, end)
             return False
         finally:
             exchange.outcome.connect_s = time.monotonic() - self._first_dial_at
+        if self._trace is not None:
+            self._trace.ends()
         if not gateway.source.is_current(permit.endpoint):
             # The pod changed while its address was dialled: whoever lives there now was not authorised.
             upstream.close()
             return False
-        exchange.task = None
         exchange.outcome.upstream_error = ""
-        exchange.attach(upstream, is_reused=False)
+        self._attach(upstream, is_reused=False)
         return True
+
+    def _attach(self, upstream: Upstream, *, is_reused: bool) -> None:
+        if self._trace is not None:
+            self._trace.begins(FIRST_BYTE)
+        self._exchange.task = None
+        self._exchange.attach(upstream, is_reused=is_reused)
 
     async def _after_failure(self, permit: Permit, failure: ConnectFailed, end: float) -> None:
         gateway, exchange = self._gateway, self._exchange

@@ -41,7 +41,7 @@ from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Network, Peer, client_address, subprotocol_token
 from router.proxy.head import RequestHead
-from router.proxy.needs import EndpointSource, Limits
+from router.proxy.needs import EndpointSource, Limits, Tracer
 from router.proxy.outcome import Outcome, Telemetry
 from router.proxy.pool import Pool
 from router.proxy.slots import Slots
@@ -76,6 +76,7 @@ class Gateway:
         origin_policy: str,
         identity_of: Callable[[Any], CertificateIdentity | None],
         identity_in_header: Callable[[bytes], CertificateIdentity | None],
+        tracer: Tracer | None = None,
     ) -> None:
         self.targets = targets
         self.authenticator = authenticator
@@ -91,6 +92,7 @@ class Gateway:
         self.identity_of = identity_of
         self._identity_in_header = identity_in_header
         self._tasks = tasks
+        self._tracer = tracer
         # Plain attributes: read for every request or chunk.
         self.header_timeout_s = limits.header_timeout_s
         self.proxy_timeout_s = limits.proxy_timeout_s
@@ -149,12 +151,17 @@ class Gateway:
 
     def _begin(self, exchange: Exchange) -> None:
         head = exchange.head
-        if head.method in _NOT_PROXIED:
-            raise MethodNotSupported
         if head.target.startswith(_HEALTH_PATH) and self._answered_health(exchange):
             return
+        if self._tracer is not None:
+            self._tracer.begin(
+                head, exchange.downstream.peer, exchange.outcome, exchange.started_at
+            )
+        if head.method in _NOT_PROXIED:
+            raise MethodNotSupported
         target = exchange.target = self.targets.parse(head.asked, head.host, head.target)
         outcome = exchange.outcome
+        outcome.asked_namespace = target.ref.namespace
         outcome.sandbox = target.ref.name
         outcome.port = target.port
         if target.timeout_s is not None:

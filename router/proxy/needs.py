@@ -8,6 +8,9 @@ from typing import Protocol
 
 from router.auth.principal import Principal
 from router.proxy.deadlines import NEVER
+from router.proxy.forwarding import Peer
+from router.proxy.head import RequestHead
+from router.proxy.outcome import Outcome
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
 
@@ -61,6 +64,16 @@ class RightsWatch(Protocol):
     def is_revoked(self, principal: Principal, endpoint: Endpoint) -> bool:
         """Returns True when the caller's credential was revoked after the stream began."""
         ...
+
+
+class Tracer(Protocol):
+    """Gives requests their place in a trace."""
+
+    def begin(self, head: RequestHead, peer: Peer, outcome: Outcome, began_at: float) -> None:
+        """Puts the context that the sandbox is sent into `head`, and notes it in `outcome`; never raises.
+
+        `began_at` is the request's beginning in monotonic seconds.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

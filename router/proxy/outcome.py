@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from router.proxy.trace_context import Trace
+
 
 class Outcome:
     """One request or tunnel, filled in as it goes (mutable and slotted: it is made once a request).
@@ -13,6 +15,7 @@ class Outcome:
     """
 
     __slots__ = (
+        "asked_namespace",
         "authz",
         "bytes_from_client",
         "bytes_to_client",
@@ -33,6 +36,7 @@ class Outcome:
         "started_at",
         "status",
         "total_s",
+        "trace",
         "traceparent",
         "upstream_error",
         "wait_s",
@@ -51,6 +55,8 @@ class Outcome:
         """The RouterError's code; "" when the sandbox answered; `client_closed`, `response_cut` or `tunnel_*` for other ends."""
         self.namespace = ""
         """The sandbox's namespace if the table knows it, else ""."""
+        self.asked_namespace = ""
+        """The namespace that the request named, known or not; "" when it named no sandbox."""
         self.sandbox = ""
         self.port = 0
         self.pod_uid = ""
@@ -71,6 +77,9 @@ class Outcome:
         """Body (or tunnel) bytes."""
         self.bytes_to_client = 0
         self.traceparent: bytes | None = None
+        """As the sandbox is sent it: as it came, unless this request is traced here."""
+        self.trace: Trace | None = None
+        """None unless a span is made of this request."""
 
 
 UPSTREAM_ERRORS = (

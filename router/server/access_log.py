@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import BinaryIO
 
 import orjson
 
 from router.proxy.outcome import Outcome
+from router.proxy.trace_context import parse_traceparent
 from router.server.escaping import printable, printable_path
 from router.server.line_writer import SHARED_WRITE_BYTES, LineWriter
 
@@ -33,9 +33,6 @@ _METHOD_TEXT = {
 _IN_TEXT_HEAD = {"time", "method", "path", "status", "total_s", "namespace", "sandbox", "port"}
 _NEEDS_QUOTES = frozenset(" \"'=\\")
 _MILLISECONDS = tuple(f"{number:03d}Z" for number in range(1000))
-
-# W3C Trace Context §3.2.2: lower-case hexadecimal; a version after 00 may have more fields.
-_TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-[!-~]*)?")
 
 
 class AccessLog:
@@ -108,7 +105,7 @@ class AccessLog:
             "bytes_to_client": outcome.bytes_to_client,
             "client": outcome.client,
             "principal": outcome.principal,
-            "namespace": outcome.namespace,
+            "namespace": outcome.asked_namespace or outcome.namespace,
             "sandbox": outcome.sandbox,
             "port": outcome.port,
             "pod_uid": outcome.pod_uid,
@@ -151,15 +148,8 @@ class AccessLog:
 
 def trace_id_of(traceparent: bytes) -> str:
     """Returns the trace id of a valid traceparent header, else ""."""
-    match = _TRACEPARENT.fullmatch(traceparent)
-    if match is None:
-        return ""
-    version, trace_id, parent_id, more = match.groups()
-    if version == b"ff" or (version == b"00" and more is not None):
-        return ""
-    if not trace_id.strip(b"0") or not parent_id.strip(b"0"):
-        return ""
-    return trace_id.decode("ascii")
+    parent = parse_traceparent(traceparent)
+    return "" if parent is None else parent.trace_id
 
 
 def _text_line(facts: Facts) -> bytes:

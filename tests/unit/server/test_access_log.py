@@ -262,6 +262,14 @@ async def test_a_value_cannot_pretend_to_be_two(text_log, make_outcome):
     assert b'client="a\\"b"' in line
 
 
+def test_the_namespace_is_the_one_that_was_asked_for_whether_or_not_it_exists(make_outcome):
+    for known in ("", "team-a"):
+        line = AccessLog(sink=io.BytesIO()).line(
+            make_outcome(namespace=known, asked_namespace="team-b")
+        )
+        assert json.loads(line)["namespace"] == "team-b"
+
+
 # --- the trace -------------------------------------------------------------------------------
 
 
