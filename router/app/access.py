@@ -82,7 +82,7 @@ def build_access(
                 if mode != "mtls"
             ],
             certificate=CertificateAuthenticator() if "mtls" in auth.auth else None,
-            certificate_first=auth.auth[0] == "mtls",
+            certificate_before=_after("mtls", auth.auth),
         )
         access.authenticator = chain
         access.failures = chain.failures
@@ -96,6 +96,10 @@ def build_access(
         watched.load_once()
         access.runners.append(watched.run)
     return access
+
+
+def _after(mode: str, modes: tuple[str, ...]) -> tuple[str, ...]:
+    return modes[modes.index(mode) + 1 :] if mode in modes else ()
 
 
 def _bearer_verifier(

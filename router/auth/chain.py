@@ -8,7 +8,7 @@ credential is never passed over for a better one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 from router.auth.anonymous import ANONYMOUS
 from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
@@ -29,8 +29,8 @@ _MALFORMED = Refusal("none", Reason.MALFORMED, "The Authorization header is malf
 class AuthenticatorChain:
     """Asks the enabled modes in their configured order.
 
-    `bearer` are the verifiers of bearer tokens; `certificate` is mode `mtls`, None when it is off; `certificate_first` says
-    that `mtls` stands before the bearer modes; `anonymous` that a caller without any credential is let in.
+    `bearer` are the verifiers of bearer tokens; `certificate` is mode `mtls`, None when it is off; `certificate_before` are the
+    bearer modes that stand behind `mtls`; `anonymous` says that a caller without any credential is let in.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class AuthenticatorChain:
         *,
         bearer: Sequence[BearerVerifier],
         certificate: CertificateAuthenticator | None,
-        certificate_first: bool = False,
+        certificate_before: Iterable[str] = (),
         anonymous: bool = False,
     ) -> None:
         self._bearer = tuple(bearer)
         self._certificate = certificate
-        self._certificate_first = certificate_first
+        self._certificate_before = frozenset(certificate_before)
         self._anonymous = anonymous
         self.failures: Counter[tuple[str, str]] = Counter()
         """Refused credentials by (mode, reason); both come from closed sets."""
@@ -51,7 +51,7 @@ class AuthenticatorChain:
     def __repr__(self) -> str:
         modes = [verifier.mode for verifier in self._bearer]
         if self._certificate is not None:
-            modes.insert(0 if self._certificate_first else len(modes), "mtls")
+            modes.insert(len(modes) - len(self._certificate_before), "mtls")
         if self._anonymous:
             modes.append("none")
         return f"<AuthenticatorChain {','.join(modes)}>"
@@ -98,7 +98,7 @@ class AuthenticatorChain:
     async def _all_of(
         self, tokens: list[bytes], certificate: CertificateIdentity | None, consumed: bool
     ) -> Authenticated:
-        """Verifies every token and the certificate; the first token's caller counts, or the certificate's where it stands first."""
+        """Verifies every token and the certificate; the first token's caller counts, or the certificate's where `mtls` stands before."""
         of_certificate = None
         if certificate is not None and self._certificate is not None:
             of_certificate = self._accept(self._certificate.verify(certificate))
@@ -106,7 +106,7 @@ class AuthenticatorChain:
         for token in tokens:
             answer = self._go_on(token, self._bearer[0].verify(token), consumed)
             callers.append(answer if isinstance(answer, Authenticated) else await answer)
-        if of_certificate is not None and self._certificate_first:
+        if of_certificate is not None and callers[0].principal.mode in self._certificate_before:
             return Authenticated(of_certificate, consumed)
         return callers[0]
 

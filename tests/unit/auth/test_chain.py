@@ -65,7 +65,7 @@ def _chain(
     return AuthenticatorChain(
         bearer=[makers[mode]() for mode in modes if mode != "mtls"],  # type: ignore[no-untyped-call]
         certificate=CertificateAuthenticator() if "mtls" in modes else None,
-        certificate_first=modes[:1] == ("mtls",),
+        certificate_before=modes[modes.index("mtls") + 1 :] if "mtls" in modes else (),
         anonymous=anonymous,
     )
 
@@ -210,7 +210,13 @@ async def test_a_certificate_where_its_mode_is_off_is_no_credential() -> None:
 
 
 @pytest.mark.parametrize(
-    ("modes", "mode"), [(("mtls", "static"), "mtls"), (("static", "mtls"), "static")]
+    ("modes", "mode"),
+    [
+        (("mtls", "static"), "mtls"),
+        (("static", "mtls"), "static"),
+        (("jwt", "mtls", "static"), "mtls"),
+        (("jwt", "static", "mtls"), "static"),
+    ],
 )
 async def test_of_a_certificate_and_a_token_the_first_configured_mode_names_the_caller(
     modes: tuple[str, ...], mode: str
