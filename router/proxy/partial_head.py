@@ -53,7 +53,7 @@ class PartialHead:
         line_end = collected.find(b"\n", 0, limit + 2)
         if collected.startswith(_TLS_HANDSHAKE):
             return MalformedMessage("This port speaks plain HTTP, not TLS.")
-        if line_end < 0 and len(collected) > limit:
+        if line_end < 0 and len(collected) > limit + len(b"\r"):
             return UriTooLong()
         if len(collected) > self._max_header_bytes:
             return HeadersTooLarge()
