@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from router.discovery.claims import ClaimRecord
 from router.discovery.multimap import MultiMap
+from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
 from router.discovery.tombstones import Tombstones
 from router.routing.endpoint import SandboxRef
@@ -29,6 +30,7 @@ class AliasTable:
         self._sandbox = sandbox
         self._claims: dict[SandboxRef, ClaimRecord] = {}
         self._claims_of: MultiMap[SandboxRef, SandboxRef] = MultiMap()
+        self._versions: RecentVersions[SandboxRef] = RecentVersions()
         self._gone = Tombstones()
 
     def __len__(self) -> int:
@@ -36,10 +38,10 @@ class AliasTable:
 
     def upsert(self, claim: ClaimRecord) -> None:
         """Takes an ADDED or MODIFIED claim."""
-        known = self._claims.get(claim.ref)
-        is_older = known is not None and 0 < claim.version < known.version
-        if is_older or self._gone.is_late(claim.uid, claim.version):
+        is_late = self._versions.is_late(claim.ref, claim.version)
+        if is_late or self._gone.is_late(claim.uid, claim.version):
             return
+        self._versions.note(claim.ref, claim.version)
         self._put(claim)
 
     def remove(self, claim: ClaimRecord) -> None:
@@ -58,10 +60,11 @@ class AliasTable:
             if ref not in listed and namespace in (None, ref.namespace)
         ]
         for known in missing:
-            self._gone.add(known.uid, known.version)
+            self._gone.add(known.uid, self._versions.latest(known.ref))
             self._drop(known)
         for claim in listed.values():
             self._gone.discard(claim.uid)
+            self._versions.forget(claim.ref)
             self._put(claim)
 
     def sandbox_changed(self, ref: SandboxRef) -> None:

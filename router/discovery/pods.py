@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from ipaddress import ip_address
 
 from router.discovery.api_client import JsonObject
@@ -59,11 +60,23 @@ class PodRecord:
         """True when its addresses are its own: neither being deleted nor ended."""
         return self.stage in (PodStage.STARTING, PodStage.READY)
 
-    def sharing(self, ref: SandboxRef, sandbox_uid: str) -> PodRecord:
-        """Returns the same record with these strings in place of its own equal ones: 200 bytes less for each sandbox."""
-        name = ref.name if self.name == ref.name else self.name
-        uid = sandbox_uid if self.sandbox_uid == sandbox_uid else self.sandbox_uid
-        return replace(self, ref=ref, name=name, sandbox_uid=uid)
+    def kept(self, ref: SandboxRef, sandbox_uid: str, *, version: int = 0) -> PodRecord:
+        """Returns the record as the table keeps it: with these strings in place of its own equal ones, 200 bytes less.
+
+        Its own version goes too, for RecentVersions remembers the ones that matter.
+        """
+        return PodRecord(
+            ref=ref,
+            name=ref.name if self.name == ref.name else self.name,
+            uid=self.uid,
+            sandbox_uid=sandbox_uid if self.sandbox_uid == sandbox_uid else self.sandbox_uid,
+            version=version,
+            created=self.created,
+            addresses=self.addresses,
+            stage=self.stage,
+            is_pooled=self.is_pooled,
+            shares_address=self.shares_address,
+        )
 
 
 def parse_pod(item: JsonObject) -> PodRecord:
@@ -113,7 +126,9 @@ def _is_address(value: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=1024)
 def _unix_seconds(value: str) -> int:
+    """Cached so that pods of one second share one number, and because bursts are common."""
     try:
         return int(datetime.fromisoformat(value).timestamp())
     except ValueError:

@@ -57,9 +57,9 @@ class SandboxRecord:
     tokens_not_before: float
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is old enough."""
 
-    def sharing(self, ref: SandboxRef, uid: str) -> SandboxRecord:
-        """Returns the same record with these strings in place of its own equal ones, see PodRecord.sharing."""
-        return replace(self, ref=ref, uid=uid if self.uid == uid else self.uid)
+    def kept(self, ref: SandboxRef, uid: str) -> SandboxRecord:
+        """Returns the record as the table keeps it, see PodRecord.kept."""
+        return replace(self, ref=ref, uid=uid if self.uid == uid else self.uid, version=0)
 
 
 def parse_sandbox(item: JsonObject) -> SandboxRecord:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import chain
 
 from router.discovery.addresses import AddressBook
@@ -15,6 +14,7 @@ from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
 from router.discovery.multimap import MultiMap
 from router.discovery.pods import PodRecord, PodStage, parse_pod
+from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
 from router.discovery.tombstones import Tombstones
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -38,7 +38,9 @@ class SandboxTable:
         self._pods_of: MultiMap[SandboxRef, PodRecord] = MultiMap()
         self._sandboxes: dict[SandboxRef, SandboxRecord] = {}
         self._addresses = AddressBook()
+        self._pod_versions: RecentVersions[str] = RecentVersions()
         self._gone_pods = Tombstones()
+        self._sandbox_versions: RecentVersions[SandboxRef] = RecentVersions()
         self._gone_sandboxes = Tombstones()
         self._aliases = AliasTable(index=index, sandbox=self._sandboxes.get)
         self._settled: set[str | None] = set()
@@ -69,19 +71,20 @@ class SandboxTable:
         """Returns the record of a pod; what its Sandbox's record holds already it shares. Raises MalformedObjectError."""
         pod = parse_pod(item)
         sandbox = self._sandboxes.get(pod.ref)
-        return pod if sandbox is None else pod.sharing(sandbox.ref, sandbox.uid)
+        return pod if sandbox is None else pod.kept(sandbox.ref, sandbox.uid, version=pod.version)
 
     def upsert_pod(self, pod: PodRecord) -> None:
         """Takes an ADDED or MODIFIED pod."""
-        known = self._pods.get(pod.uid)
-        if self._gone_pods.is_late(pod.uid, pod.version) or _is_older(pod, known):
+        versions, gone = self._pod_versions, self._gone_pods
+        if gone.is_late(pod.uid, pod.version) or versions.is_late(pod.uid, pod.version):
             return
-        self._gone_pods.discard(pod.uid)
+        gone.discard(pod.uid)
+        versions.note(pod.uid, pod.version)
         self._publish(self._put_pod(pod))
 
     def remove_pod(self, pod: PodRecord) -> None:
         """Takes a DELETED pod."""
-        if _is_older(pod, self._pods.get(pod.uid)):
+        if self._pod_versions.is_late(pod.uid, pod.version):
             return
         self._gone_pods.add(pod.uid, pod.version)
         self._publish(self._drop_pod(pod.uid))
@@ -89,7 +92,7 @@ class SandboxTable:
     def replace_pods(self, pods: list[PodRecord], namespace: str | None) -> None:
         """Takes a complete list of the scope's pods, and empties it; it outranks every event before it."""
         is_settled = self._is_settled(namespace)
-        listed = {pod.uid for pod in pods}
+        listed = {pod.uid for pod in pods} if self._pods else ()
         touched: dict[SandboxRef, None] = {}
         missing = [
             uid
@@ -97,12 +100,13 @@ class SandboxTable:
             if uid not in listed and _is_in(namespace, pod.ref.namespace)
         ]
         for uid in missing:
-            self._gone_pods.add(uid, self._pods[uid].version)
+            self._gone_pods.add(uid, self._pod_versions.latest(uid))
             touched |= self._drop_pod(uid)
         # Emptied as it goes: each record's memory is free for the next one's shared form.
         while pods:
             pod = pods.pop()
             self._gone_pods.discard(pod.uid)
+            self._pod_versions.forget(pod.uid)
             changed = self._put_pod(pod)
             if is_settled:
                 touched |= changed
@@ -116,12 +120,10 @@ class SandboxTable:
             return self._drop_pod(pod.uid)
         known = self._pods.get(pod.uid)
         if known is not None and known == pod:
-            if known.version != pod.version:
-                self._store_pod(replace(known, version=pod.version), known)
             return {}
         sandbox = self._sandboxes.get(pod.ref)
-        if sandbox is not None and sandbox.ref is not pod.ref:
-            pod = pod.sharing(sandbox.ref, sandbox.uid)
+        if sandbox is not None:
+            pod = pod.kept(sandbox.ref, sandbox.uid)
         touched = {} if known is None else self._release_pod(known)
         self._store_pod(pod, known)
         self._addresses.claim(pod)
@@ -174,19 +176,23 @@ class SandboxTable:
 
     def upsert_sandbox(self, sandbox: SandboxRecord) -> None:
         """Takes an ADDED or MODIFIED Sandbox."""
-        known = self._sandboxes.get(sandbox.ref)
-        if self._gone_sandboxes.is_late(sandbox.uid, sandbox.version) or _is_older(sandbox, known):
+        versions, gone = self._sandbox_versions, self._gone_sandboxes
+        if gone.is_late(sandbox.uid, sandbox.version) or versions.is_late(
+            sandbox.ref, sandbox.version
+        ):
             return
-        self._gone_sandboxes.discard(sandbox.uid)
+        gone.discard(sandbox.uid)
+        versions.note(sandbox.ref, sandbox.version)
         self._publish(self._put_sandbox(sandbox))
 
     def remove_sandbox(self, sandbox: SandboxRecord) -> None:
         """Takes a DELETED Sandbox; a predecessor's late end leaves its successor alone."""
         known = self._sandboxes.get(sandbox.ref)
-        if known is not None and known.uid == sandbox.uid and _is_older(sandbox, known):
+        is_current = known is not None and known.uid == sandbox.uid
+        if is_current and self._sandbox_versions.is_late(sandbox.ref, sandbox.version):
             return
         self._gone_sandboxes.add(sandbox.uid, sandbox.version)
-        if known is not None and known.uid == sandbox.uid:
+        if known is not None and is_current:
             self._publish(self._drop_sandbox(known))
         else:
             self._publish({sandbox.ref: None})
@@ -194,7 +200,7 @@ class SandboxTable:
     def replace_sandboxes(self, sandboxes: list[SandboxRecord], namespace: str | None) -> None:
         """Takes a complete list of the scope's Sandboxes, and empties it; it outranks every event before it."""
         is_settled = self._is_settled(namespace)
-        listed = {sandbox.ref for sandbox in sandboxes}
+        listed = {sandbox.ref for sandbox in sandboxes} if self._sandboxes else ()
         touched: dict[SandboxRef, None] = {}
         missing = [
             known
@@ -202,11 +208,12 @@ class SandboxTable:
             if ref not in listed and _is_in(namespace, ref.namespace)
         ]
         for known in missing:
-            self._gone_sandboxes.add(known.uid, known.version)
+            self._gone_sandboxes.add(known.uid, self._sandbox_versions.latest(known.ref))
             touched |= self._drop_sandbox(known)
         while sandboxes:
             sandbox = sandboxes.pop()
             self._gone_sandboxes.discard(sandbox.uid)
+            self._sandbox_versions.forget(sandbox.ref)
             changed = self._put_sandbox(sandbox)
             if is_settled:
                 touched |= changed
@@ -215,15 +222,17 @@ class SandboxTable:
     def _put_sandbox(self, sandbox: SandboxRecord) -> dict[SandboxRef, None]:
         known = self._sandboxes.get(sandbox.ref)
         if known is not None:
+            if known == sandbox:
+                return {}
             if known.uid != sandbox.uid:
-                self._gone_sandboxes.add(known.uid, known.version)
-            sandbox = sandbox.sharing(known.ref, known.uid)
+                self._gone_sandboxes.add(known.uid, 0)
+            sandbox = sandbox.kept(known.ref, known.uid)
         elif pods := self._pods_of.get(sandbox.ref):
-            sandbox = sandbox.sharing(pods[0].ref, pods[0].sandbox_uid)
+            sandbox = sandbox.kept(pods[0].ref, pods[0].sandbox_uid)
+        else:
+            sandbox = sandbox.kept(sandbox.ref, sandbox.uid)
         self.changes += 1
         self._sandboxes[sandbox.ref] = sandbox
-        if known == sandbox:
-            return {}
         if math.isinf(sandbox.tokens_not_before):
             logger.warning(
                 "annotation is not an RFC 3339 time: every token is refused for this sandbox",
@@ -285,8 +294,3 @@ class SandboxTable:
 
 def _is_in(scope: str | None, namespace: str) -> bool:
     return scope is None or scope == namespace
-
-
-def _is_older(new: PodRecord | SandboxRecord, known: PodRecord | SandboxRecord | None) -> bool:
-    """Returns True for an event that came late: its object was changed (or another took its name) since."""
-    return known is not None and 0 < new.version < known.version

@@ -136,6 +136,22 @@ def test_an_event_older_than_what_is_known_changes_nothing() -> None:
     assert table.state() is State.SUSPENDED
 
 
+def test_records_read_through_the_table_are_ordered_too_and_share_what_is_known() -> None:
+    table = Table()
+    table.table.upsert_sandbox(a_sandbox(version=1))
+
+    def read(**shape: Any) -> PodRecord:
+        shape = {"is_ready": True, "address": "10.0.0.1", "uid": "pod-1"} | shape
+        return table.table.read_pod(pod("box", of=BOX, **shape))
+
+    table.table.upsert_pod(read(version=5, is_ready=False))
+    table.table.upsert_pod(read(version=4))
+
+    assert table.state() is State.STARTING
+    assert read().ref is read().ref
+    assert read().name is read().ref.name
+
+
 def test_a_pod_that_matches_the_selector_again_is_alive_again() -> None:
     table = Table()
     table.table.upsert_pod(a_pod(version=1))
