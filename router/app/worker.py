@@ -37,6 +37,7 @@ from router.server.listeners import Listener
 from router.server.metrics import Metrics
 from router.server.telemetry import RouterTelemetry
 from router.server.tls import TlsContextSource
+from router.server.tracing import build_tracer
 from router.settings import Settings
 from router.tasks import TaskSet
 
@@ -155,9 +156,17 @@ class Worker:
         self.access = build_access(settings, reviewer=reviewer, current=self.sandboxes.current)
         for close in self.access.closers:
             resources.push_async_callback(close)
-        telemetry = RouterTelemetry(metrics=self.metrics, access_log=self._access_log)
+        tracer = build_tracer(
+            is_on=settings.logs.tracing, version=installed_version(), environment=os.environ
+        )
+        telemetry = RouterTelemetry(
+            metrics=self.metrics, access_log=self._access_log, tracer=tracer
+        )
         if self._access_log is not None:
             resources.push_async_callback(self._access_log.close)
+        if tracer is not None:
+            resources.push_async_callback(tracer.close)
+            readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
         limits = _limits(settings)
         clients = Clients(
@@ -184,6 +193,7 @@ class Worker:
             origin_policy=settings.routing.origin,
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,
+            tracer=tracer,
         )
         self._explainer = Explainer(
             targets=self.targets,
@@ -262,6 +272,7 @@ class Worker:
         self._listeners.append(listener)
         tasks.start(self._tls.run())
         readings.read_certificate(self.metrics, self._tls.files)
+        readings.read_handshakes(self.metrics, self._tls.handshakes.failed)
 
     async def _drain(self, stop: Stop) -> None:
         self._is_stopping = True

@@ -278,7 +278,7 @@ class Gateway:
         head, downstream = exchange.head, exchange.downstream
         certificate = downstream.certificate
         if head.client_cert is not None and downstream.peer.is_trusted:
-            certificate = self._identity_in_header(head.client_cert) or certificate
+            certificate = self._identity_in_header(head.client_cert)
         return Credentials(
             head.authorization,
             head.sandbox_token,

@@ -14,6 +14,7 @@ from router.auth.verifier import Reason
 from router.errors import RouterError
 from router.proxy.outcome import UPSTREAM_ERRORS
 from router.routing.endpoint import State
+from router.server.tls import HANDSHAKE_FAILURES
 
 OTHER = "other"
 UNKNOWN = "unknown"
@@ -101,6 +102,7 @@ WATCH_RESTART_REASONS = (
 )
 RELOADED_FILES = ("sandboxes", "policy", "jwt_secret", "jwks", "static_token", "client_ca", OTHER)
 POOL_STATES = ("idle", "active")
+SPAN_OUTCOMES = ("exported", "failed", "dropped")
 
 # The upper bounds of the router it replaces, so dashboards keep their `le`; finer at the low end.
 REQUEST_BUCKETS_S = (
@@ -166,6 +168,14 @@ FAMILIES: tuple[Family, ...] = (
         "Attempts to load a changed server certificate; after a failure the old one stays in force.",
         ("outcome",),
         (OUTCOMES,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_tls_handshake_failures_total",
+        Kind.COUNTER,
+        "TLS handshakes that failed: no or a bad client certificate, no common version, plain HTTP and the like.",
+        ("reason",),
+        (HANDSHAKE_FAILURES,),
         source=Source.READING,
     ),
     Family(
@@ -271,6 +281,14 @@ FAMILIES: tuple[Family, ...] = (
         "sandbox_router_access_log_dropped_total",
         Kind.COUNTER,
         "Access-log lines that were dropped because nobody took them in time.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_spans_total",
+        Kind.COUNTER,
+        "Spans of traces: exported, failed (the collector did not take them), or dropped because too many waited.",
+        ("outcome",),
+        (SPAN_OUTCOMES,),
         source=Source.READING,
     ),
     Family(

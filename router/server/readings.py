@@ -48,6 +48,12 @@ class Dropping(Protocol):
     def dropped(self) -> int: ...
 
 
+class Counting(Protocol):
+    """What makes spans."""
+
+    def counts(self) -> Mapping[tuple[str, ...], int]: ...
+
+
 def read_index(metrics: Metrics, index: Index) -> None:
     """Shows the table's size by state, its age, its events, and who waits."""
 
@@ -94,6 +100,14 @@ def read_certificate(metrics: Metrics, watched: Reloading) -> None:
     )
 
 
+def read_handshakes(metrics: Metrics, failed: Mapping[str, int]) -> None:
+    """Shows the TLS handshakes that failed, by reason."""
+    metrics.read_at_scrape(
+        "sandbox_router_tls_handshake_failures_total",
+        lambda: {(reason,): count for reason, count in failed.items()},
+    )
+
+
 def read_auth_failures(metrics: Metrics, failures: Mapping[tuple[str, str], int]) -> None:
     """Shows refused credentials, which the authenticator counts by (mode, reason)."""
     metrics.read_at_scrape("sandbox_router_auth_failures_total", _of(failures))
@@ -107,6 +121,11 @@ def read_watch_restarts(metrics: Metrics, restarts: Mapping[tuple[str, str], int
 def read_access_log(metrics: Metrics, access_log: Dropping) -> None:
     """Shows the lines that were lost."""
     metrics.read_at_scrape("sandbox_router_access_log_dropped_total", lambda: access_log.dropped)
+
+
+def read_spans(metrics: Metrics, spans: Counting) -> None:
+    """Shows what became of the spans."""
+    metrics.read_at_scrape("sandbox_router_spans_total", spans.counts)
 
 
 def _of(counts: Mapping[tuple[str, str], int]) -> Callable[[], Mapping[tuple[str, ...], float]]:

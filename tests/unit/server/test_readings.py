@@ -1,3 +1,4 @@
+import ssl
 from collections import Counter
 
 import pytest
@@ -7,6 +8,7 @@ from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.server import readings
 from router.server.metrics import Metrics
+from router.server.tls import Handshakes
 from router.watched_file import WatchedFiles
 
 
@@ -121,3 +123,16 @@ def test_lost_lines_are_those_of_the_access_log(metrics):
     readings.read_access_log(metrics, Log())
 
     assert numbers(metrics, "sandbox_router_access_log_dropped_total") == {(): 7}
+
+
+def test_failed_handshakes_are_shown_by_reason(metrics):
+    handshakes = Handshakes()
+    readings.read_handshakes(metrics, handshakes.failed)
+    error = ssl.SSLError()
+    error.reason = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+
+    handshakes.note_failure(error)
+
+    failures = numbers(metrics, "sandbox_router_tls_handshake_failures_total")
+    assert failures[("no_certificate",)] == 1
+    assert sum(failures.values()) == 1
