@@ -31,6 +31,7 @@ class Tunnel:
         "_ends_at",
         "_frames",
         "_goodbye",
+        "_goodbye_code",
         "_idle_s",
         "_last_at",
         "_sandbox_ended",
@@ -54,6 +55,7 @@ class Tunnel:
         self._frames = FrameBoundary() if is_websocket else None
         self._goodbye: bytes | None = None
         """A Close frame that waits for the current frame to end."""
+        self._goodbye_code = ""
         self._client_ended = False
         self._sandbox_ended = False
         self._ended = False
@@ -84,7 +86,7 @@ class Tunnel:
             if self._goodbye is not None and boundary:
                 self._bytes_to_client += boundary
                 self.downstream.write(data[:boundary])
-                self._finish("tunnel_closed", self._goodbye)
+                self._finish(self._goodbye_code, self._goodbye)
                 return
         self._bytes_to_client += len(data)
         self.downstream.write(data)
@@ -115,31 +117,30 @@ class Tunnel:
         self._finish("" if self._client_ended else "tunnel_cut", None)
 
     def close(self, code: CloseCode, reason: str, outcome_code: str) -> None:
-        """Ends it from this side: WebSocket clients are told why as soon as a frame has ended, others just see the end."""
-        if self._ended:
-            return
-        if self._frames is None:
+        """Ends it from this side: WebSocket clients are told why as soon as a frame has ended, others just see the end.
+
+        A second call ends it in any case: a sandbox can't keep it by never ending its frame.
+        """
+        if self._goodbye is not None:
+            self._finish(self._goodbye_code, None)
+        elif self._frames is None:
             self._finish(outcome_code, None)
         elif self._frames.is_between_frames:
             self._finish(outcome_code, close_frame(code, reason))
-        elif self._goodbye is None:
+        else:
             self._goodbye = close_frame(code, reason)
+            self._goodbye_code = outcome_code
 
     def on_deadline(self, now: float) -> None:
         """Called by the downstream when `deadline_at` has passed."""
         idle_until = self._last_at + self._idle_s
         if now >= self._ends_at:
-            self._time_is_up("the longest time for a connection is over", "tunnel_lifetime")
+            reason = "the longest time for a connection is over"
+            self.close(CloseCode.GOING_AWAY, reason, "tunnel_lifetime")
         elif now >= idle_until:
-            self._time_is_up("nothing was said for too long", "tunnel_idle")
+            self.close(CloseCode.GOING_AWAY, "nothing was said for too long", "tunnel_idle")
         else:
             self.deadline_at = min(self._ends_at, idle_until)
-
-    def _time_is_up(self, reason: str, outcome_code: str) -> None:
-        if self._goodbye is not None:
-            self._finish(outcome_code, None)  # it had one interval to end its frame
-        else:
-            self.close(CloseCode.GOING_AWAY, reason, outcome_code)
 
     def _finish(self, outcome_code: str, goodbye: bytes | None) -> None:
         if self._ended:

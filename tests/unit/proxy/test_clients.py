@@ -1,0 +1,211 @@
+"""Every client's connection: who may come, and how they all end."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from router.proxy.client_connection import Phase
+from router.proxy.websocket import CloseCode, close_frame
+from tests.unit.proxy.stage import GET, Sandbox, Stage
+
+WHOLE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha"
+
+
+# --- who may come ---------------------------------------------------------------------------
+
+
+def test_connections_are_counted_in_and_out() -> None:
+    stage = Stage()
+    one, two = stage.client(), stage.client()
+    assert len(stage.clients) == 2
+    one.leave()
+    two.leave()
+    assert len(stage.clients) == 0
+    assert repr(stage.deadlines) == "<Deadlines watched=0>"
+    assert stage.records.events == ["connection_opened"] * 2 + ["connection_closed"] * 2
+
+
+def test_one_connection_too_many_is_told_so_and_closed() -> None:
+    stage = Stage(max_connections=1)
+    stage.client()
+    refused = stage.client()
+    answer = refused.received()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"X-Sandbox-Router-Error: overloaded\r\n" in answer
+    assert b"Connection: close\r\n" in answer
+    assert refused.is_closed
+    assert len(stage.clients) == 1
+    assert stage.records.events == ["connection_opened", "connection_refused"]
+
+
+def test_a_refused_connection_gives_up_no_place_when_it_ends() -> None:
+    stage = Stage(max_connections=1)
+    first, refused = stage.client(), stage.client()
+    refused.leave()
+    assert len(stage.clients) == 1
+    assert "connection_closed" not in stage.records.events
+    first.leave()
+    assert not stage.client().is_closed, "the place is free again"
+
+
+def test_no_limit_is_no_limit() -> None:
+    stage = Stage(max_connections=0)
+    assert not any(stage.client().is_closed for _ in range(50))
+
+
+# --- draining -------------------------------------------------------------------------------
+
+
+def test_draining_closes_what_is_idle_and_counts_the_rest() -> None:
+    stage = Stage()
+    idle = stage.client()
+    busy, sandbox = stage.talk()
+    reading_a_head = stage.client()
+    reading_a_head.send(b"GET / HT")
+    assert stage.clients.drain() == 2
+    assert (idle.is_closed, busy.is_closed, reading_a_head.is_closed) == (True, False, False)
+    sandbox.send(WHOLE_ANSWER)
+    assert b"Connection: close\r\n" in busy.received()
+    assert busy.is_closed
+
+
+def test_while_draining_every_answer_says_close() -> None:
+    stage = Stage()
+    stage.clients.is_draining = True
+    client, sandbox = stage.talk()
+    sandbox.send(WHOLE_ANSWER)
+    assert client.received() == (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    )
+    assert client.is_closed
+
+
+def test_tunnels_are_told_that_the_router_goes_away() -> None:
+    stage = Stage()
+    web, _ = stage.tunnel()
+    raw, _ = stage.tunnel(b"other/1")
+    idle = stage.client()
+    stage.clients.end_tunnels("bye")
+    assert web.received() == close_frame(CloseCode.GOING_AWAY, "bye")
+    assert raw.received() == b""
+    assert web.is_closed
+    assert raw.is_closed
+    assert not idle.is_closed
+    assert {outcome.code for outcome in stage.records.outcomes} == {"tunnel_drained"}
+
+
+def test_the_end_ends_everything() -> None:
+    stage = Stage()
+    idle = stage.client()
+    waiting, _ = stage.talk()
+    streaming, sandbox = stage.talk()
+    sandbox.send(STREAM)
+    tunnel, _ = stage.tunnel()
+    stage.clients.end_now()
+    for client in (idle, waiting, streaming, tunnel):
+        assert client.wire.is_aborted
+        client.leave()
+    assert len(stage.clients) == 0
+    assert len(stage.records.outcomes) == stage.records.started == 3
+
+
+# --- rights that end ------------------------------------------------------------------------
+
+
+def rights_end(stage: Stage) -> None:
+    stage.rights.ends_at = time.time() - 1
+
+
+def rights_are_revoked(stage: Stage) -> None:
+    stage.rights.revoked = True
+
+
+@pytest.mark.parametrize("end", [rights_end, rights_are_revoked])
+def test_a_stream_ends_with_its_callers_right(end) -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(STREAM)
+    stage.clients.end_streams_without_right(0.0)
+    assert not client.is_closed
+    end(stage)
+    stage.clients.end_streams_without_right(10.0)
+    assert client.wire.is_aborted, "a clean end could pass for a whole answer"
+    assert sandbox.wire.is_aborted
+    assert stage.records.outcome.code == "response_cut"
+    assert "right" in stage.records.outcome.error_reason
+
+
+def test_a_request_without_an_answer_yet_is_forbidden_when_the_right_ends() -> None:
+    stage = Stage()
+    client, _ = stage.talk()
+    rights_end(stage)
+    stage.clients.end_streams_without_right(0.0)
+    assert client.received().startswith(b"HTTP/1.1 403 ")
+    assert stage.records.outcome.code == "forbidden"
+
+
+def test_a_websocket_is_told_that_its_right_has_ended() -> None:
+    stage = Stage()
+    client, _ = stage.tunnel()
+    rights_are_revoked(stage)
+    stage.clients.end_streams_without_right(0.0)
+    assert client.received() == close_frame(CloseCode.POLICY_VIOLATION, "the right has ended")
+    assert client.is_closed
+    assert stage.records.outcome.code == "tunnel_right_ended"
+
+
+def test_a_sandbox_that_never_ends_its_frame_cannot_keep_a_tunnel_whose_right_has_ended() -> None:
+    stage = Stage()
+    client, sandbox = stage.tunnel()
+    endless = b"\x82\x7f" + (2**62).to_bytes(8, "big")
+    sandbox.send(endless)
+    rights_are_revoked(stage)
+    stage.clients.end_streams_without_right(0.0)
+    assert not client.is_closed, "it gets a moment to end the frame"
+    sandbox.send(b"more")
+    stage.clients.end_streams_without_right(2.0)
+    assert client.is_closed
+    assert stage.records.outcome.code == "tunnel_right_ended"
+
+
+def test_rights_are_looked_at_about_once_a_second() -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(STREAM)
+    stage.clients.end_streams_without_right(100.0)
+    rights_end(stage)
+    stage.clients.end_streams_without_right(100.5)
+    assert not client.is_closed
+    stage.clients.end_streams_without_right(101.0)
+    assert client.is_closed
+
+
+def test_a_right_that_ends_later_and_a_connection_without_request_are_left_alone() -> None:
+    stage = Stage()
+    idle = stage.client()
+    client, sandbox = stage.talk()
+    sandbox.send(STREAM)
+    stage.rights.ends_at = time.time() + 100
+    stage.clients.end_streams_without_right(0.0)
+    assert not client.is_closed
+    assert not idle.is_closed
+
+
+def test_the_clock_of_deadlines_looks_at_rights_by_itself() -> None:
+    stage = Stage()
+    client, _ = stage.tunnel()
+    rights_are_revoked(stage)
+    stage.deadlines.check()
+    assert client.is_closed
+
+
+def test_its_repr_says_how_many_and_whether_it_drains() -> None:
+    stage = Stage()
+    client = stage.client()
+    assert repr(stage.clients) == "<Clients open=1 draining=False>"
+    client.send(GET)
+    assert client.downstream.phase is Phase.BUSY
+    assert Sandbox(stage.shelf.opened[0]).received().startswith(b"GET / ")

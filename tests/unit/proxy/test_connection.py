@@ -1,0 +1,106 @@
+"""What both sides' connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from router.proxy.connection import Connection
+from tests.unit.proxy.stage import Wire
+
+
+def connected(wire: Wire) -> Connection:
+    connection = Connection()
+    connection.connection_made(wire)
+    return connection
+
+
+def test_without_a_transport_nothing_happens_and_nothing_fails() -> None:
+    connection = Connection()
+    connection.write(b"x")
+    connection.writelines([b"x"])
+    connection.pause_reading()
+    connection.resume_reading()
+    connection.reset()
+    assert connection.write_eof() is False
+
+
+def test_bytes_go_to_the_transport_in_order() -> None:
+    wire = Wire()
+    connection = connected(wire)
+    connection.write(b"a")
+    connection.writelines([b"b", b"c"])
+    assert wire.sent == b"abc"
+
+
+def test_pausing_and_resuming_may_be_asked_for_any_number_of_times() -> None:
+    wire = Wire()  # refuses to be paused or resumed twice
+    connection = connected(wire)
+    connection.resume_reading()
+    connection.pause_reading()
+    connection.pause_reading()
+    assert wire.is_paused
+    connection.resume_reading()
+    connection.resume_reading()
+    assert not wire.is_paused
+
+
+def test_a_closing_transport_is_not_resumed() -> None:
+    wire = Wire()
+    connection = connected(wire)
+    connection.pause_reading()
+    wire.close()
+    connection.resume_reading()
+    assert wire.is_paused
+
+
+def test_it_knows_whether_it_is_writable() -> None:
+    connection = connected(Wire())
+    assert connection.is_writable
+    connection.pause_writing()
+    assert not connection.is_writable
+    connection.resume_writing()
+    assert connection.is_writable
+
+
+def test_the_end_is_said_only_where_it_can_be() -> None:
+    plain, tls, closing = Wire(), Wire(can_write_eof=False), Wire()
+    closing.close()
+    assert [connected(wire).write_eof() for wire in (plain, tls, closing)] == [True, False, False]
+    assert plain.has_ended
+
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop"])
+def test_a_reset_is_no_clean_end(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """On both loops: their sockets are reached in different ways."""
+
+    async def meet() -> None:
+        loop = asyncio.get_running_loop()
+        served: asyncio.Future[Connection] = loop.create_future()
+
+        class Served(Connection):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                served.set_result(self)
+
+        server = await loop.create_server(Served, "127.0.0.1", 0)
+        with socket.socket() as client:
+            client.setblocking(False)
+            async with server, asyncio.timeout(10):
+                await loop.sock_connect(client, server.sockets[0].getsockname())
+                connection = await served
+                connection.write(b"half an answer")
+                assert await loop.sock_recv(client, 100) == b"half an answer"
+                connection.reset()
+                with pytest.raises(ConnectionResetError):
+                    await loop.sock_recv(client, 100)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(meet())
