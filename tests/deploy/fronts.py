@@ -187,7 +187,7 @@ def _nginx(folder: Path, port: int, upstream_port: int) -> list[str]:
             "http {\n": f"http {{\n    access_log off;\n{_temporary(folder)}",
         },
     )
-    return [found("nginx"), "-c", str(config), "-p", str(folder)]
+    return [found("nginx"), "-c", str(config), "-p", str(folder), "-e", "stderr"]
 
 
 def _temporary(folder: Path) -> str:
