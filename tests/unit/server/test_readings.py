@@ -125,6 +125,16 @@ def test_lost_lines_are_those_of_the_access_log(metrics):
     assert numbers(metrics, "sandbox_router_access_log_dropped_total") == {(): 7}
 
 
+def test_spans_are_shown_by_what_became_of_them(metrics):
+    class Spans:
+        def counts(self):
+            return {("exported",): 5, ("failed",): 2, ("dropped",): 1}
+
+    readings.read_spans(metrics, Spans())
+
+    assert numbers(metrics, "sandbox_router_spans_total") == Spans().counts()
+
+
 def test_failed_handshakes_are_shown_by_reason(metrics):
     handshakes = Handshakes()
     readings.read_handshakes(metrics, handshakes.failed)
