@@ -154,6 +154,12 @@ class Shelf:
     def forget(self, upstream: Upstream) -> None:
         pass
 
+    def closes(self, upstream: Upstream) -> None:
+        pass
+
+    def closed(self, upstream: Upstream) -> None:
+        pass
+
     def retire(self, endpoint: Endpoint) -> None:
         self.retired.append(endpoint)
 
