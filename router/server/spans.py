@@ -17,16 +17,10 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    set_span_in_context,
-)
-from opentelemetry.trace.span import TraceState
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, set_span_in_context
+from opentelemetry.trace.span import TraceFlags, TraceState
+from opentelemetry.trace.status import Status, StatusCode
 
 from router.proxy.forwarding import Peer
 from router.proxy.head import RequestHead
@@ -37,7 +31,11 @@ from router.server import span_attributes
 logger = logging.getLogger("sandbox_router.server")
 
 _NOWHERE: Final = Context()
-"""Explicitly no parent: without it the SDK would take whatever this task's context holds."""
+"""Explicitly no parent: without it a sampler would take whatever this task's context holds."""
+_SAMPLED: Final = 0x01
+_RANDOM_TRACE_ID: Final = 0x02
+_UNSET: Final = Status(StatusCode.UNSET)
+_ERROR: Final = Status(StatusCode.ERROR)
 
 
 class SpanTracer:
@@ -51,9 +49,11 @@ class SpanTracer:
         self._exporter = _CountingExporter(exporter)
         self._processor = BatchSpanProcessor(self._exporter, max_queue_size=max_queue_spans)
         self._max_queue_spans = max_queue_spans
-        provider = TracerProvider(resource=_resource(version), shutdown_on_exit=False)
-        provider.add_span_processor(self._processor)
-        self._tracer = provider.get_tracer("sandbox_router", version)
+        self._resource = _resource(version)
+        self._scope = InstrumentationScope("sandbox_router", version)
+        provider = TracerProvider(resource=self._resource, shutdown_on_exit=False)
+        self._sampler = provider.sampler
+        self._ids = provider.id_generator
         self._handed_over = 0
         self._dropped = 0
         self._is_closed = False
@@ -74,25 +74,47 @@ class SpanTracer:
             ("dropped",): self._dropped,
         }
 
-    # --- a request ---
+    # --- a request begins ---
 
     def begin(self, head: RequestHead, peer: Peer, outcome: Outcome, began_at: float) -> None:
         """Decides whether the request is traced, and tells the sandbox its place in the trace."""
         headers = TraceHeaders(head)
         parent = headers.parent
-        span = self._tracer.start_span(
-            span_attributes.span_name(head.method),
-            context=_NOWHERE if parent is None else _remote(parent, headers.state),
-            kind=SpanKind.SERVER,
-            start_time=_nanoseconds(outcome.started_at),
-        )
-        own = span.get_span_context()
-        if own.trace_flags.sampled:
-            outcome.trace = _SpanTrace(span, head, peer, began_at)
-        elif parent is not None:
+        if parent is None:
+            above = None
+            trace_id = self._ids.generate_trace_id()
+            flags = _RANDOM_TRACE_ID
+        else:
+            above = _context_of(parent)
+            trace_id = above.trace_id
+            flags = parent.flags & _RANDOM_TRACE_ID
+        name = span_attributes.span_name(head.method)
+        if self._is_sampled(above, trace_id, name):
+            flags |= _SAMPLED
+        elif above is not None:
             return  # a span that nobody will ever see is no parent: the context crosses as it came
-        outcome.traceparent = b"00-%032x-%016x-%02x" % (own.trace_id, own.span_id, own.trace_flags)
+        span_id = self._ids.generate_span_id()
+        outcome.traceparent = b"00-%032x-%016x-%02x" % (trace_id, span_id, flags)
         headers.send(outcome.traceparent)
+        if flags & _SAMPLED:
+            state = TraceState(span_attributes.state_entries(headers.state))
+            own = SpanContext(
+                trace_id,
+                span_id,
+                is_remote=False,
+                trace_flags=TraceFlags(flags),
+                trace_state=state,
+            )
+            outcome.trace = _SpanTrace(name, own, above, head, peer, began_at)
+
+    def _is_sampled(self, above: SpanContext | None, trace_id: int, name: str) -> bool:
+        context = _NOWHERE
+        if above is not None:
+            context = set_span_in_context(NonRecordingSpan(above), _NOWHERE)
+        result = self._sampler.should_sample(context, trace_id, name, SpanKind.SERVER)
+        return result.decision.is_sampled()
+
+    # --- a request has ended ---
 
     def request_finished(self, outcome: Outcome) -> None:
         """Hands the spans of a traced request to the exporting thread, all of them or none."""
@@ -105,22 +127,46 @@ class SpanTracer:
             self._dropped += count
             return
         self._handed_over += count
+        for span in self._spans(trace, steps, outcome):
+            self._processor.on_end(span)
+
+    def _spans(
+        self, trace: _SpanTrace, steps: Sequence[Step], outcome: Outcome
+    ) -> Iterator[ReadableSpan]:
+        # Made as the SDK makes them at a span's end. Tracer.start_span would cost the loop twice the time (docs/tracing.md).
+        own = trace.own
         began_ns = _nanoseconds(outcome.started_at)
-        total_ns = _nanoseconds(outcome.total_s)
-        below = set_span_in_context(trace.span, _NOWHERE)
-        for step, began_s, ended_s, error in _times(steps, trace.began_at, outcome):
-            child = self._tracer.start_span(
-                step.name, context=below, start_time=began_ns + min(_nanoseconds(began_s), total_ns)
+        ended_ns = began_ns + _nanoseconds(outcome.total_s)
+        for step, step_began_s, step_ended_s, error in _times(steps, trace.began_at, outcome):
+            yield ReadableSpan(
+                step.name,
+                context=SpanContext(
+                    own.trace_id,
+                    self._ids.generate_span_id(),
+                    is_remote=False,
+                    trace_flags=own.trace_flags,
+                    trace_state=own.trace_state,
+                ),
+                parent=own,
+                resource=self._resource,
+                attributes={"error.type": error} if error else None,
+                status=_ERROR if error else _UNSET,
+                start_time=min(began_ns + _nanoseconds(step_began_s), ended_ns),
+                end_time=min(began_ns + _nanoseconds(step_ended_s), ended_ns),
+                instrumentation_scope=self._scope,
             )
-            if error:
-                child.set_attribute("error.type", error)
-                child.set_status(StatusCode.ERROR)
-            child.end(began_ns + min(_nanoseconds(ended_s), total_ns))
-        span = trace.span
-        span.set_attributes(span_attributes.of_request(trace.head, trace.peer, outcome))
-        if span_attributes.is_error(outcome):
-            span.set_status(StatusCode.ERROR, span_attributes.description(outcome))
-        span.end(began_ns + total_ns)
+        yield ReadableSpan(
+            trace.name,
+            context=own,
+            parent=trace.above,
+            resource=self._resource,
+            attributes=span_attributes.of_request(trace.head, trace.peer, outcome),
+            kind=SpanKind.SERVER,
+            status=_status(outcome),
+            start_time=began_ns,
+            end_time=ended_ns,
+            instrumentation_scope=self._scope,
+        )
 
     # --- the end ---
 
@@ -129,7 +175,6 @@ class SpanTracer:
         self._is_closed = True
         loop = asyncio.get_running_loop()
         flushed = asyncio.Event()
-
         end: Callable[[], None] = self._processor.shutdown  # the SDK gives it no types
 
         def flush() -> None:
@@ -149,13 +194,23 @@ class SpanTracer:
 
 
 class _SpanTrace(Trace):
-    """A traced request's span, and what will be told in it."""
+    """A traced request: its own place in the trace, its parent's, and what its span will tell."""
 
-    __slots__ = ("began_at", "head", "peer", "span")
+    __slots__ = ("above", "began_at", "head", "name", "own", "peer")
 
-    def __init__(self, span: Span, head: RequestHead, peer: Peer, began_at: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        own: SpanContext,
+        above: SpanContext | None,
+        head: RequestHead,
+        peer: Peer,
+        began_at: float,
+    ) -> None:
         super().__init__()
-        self.span = span
+        self.name = name
+        self.own = own
+        self.above = above
         self.head = head
         self.peer = peer
         self.began_at = began_at
@@ -222,15 +277,19 @@ def _times(
         yield step, began_s, ended_s, error
 
 
-def _remote(parent: TraceParent, state: str) -> Context:
-    context = SpanContext(
+def _context_of(parent: TraceParent) -> SpanContext:
+    return SpanContext(
         int(parent.trace_id, 16),
         int(parent.parent_id, 16),
         is_remote=True,
         trace_flags=TraceFlags(parent.flags),
-        trace_state=TraceState(span_attributes.state_entries(state)),
     )
-    return set_span_in_context(NonRecordingSpan(context), _NOWHERE)
+
+
+def _status(outcome: Outcome) -> Status:
+    if not span_attributes.is_error(outcome):
+        return _UNSET
+    return Status(StatusCode.ERROR, span_attributes.description(outcome))
 
 
 def _nanoseconds(seconds: float) -> int:
