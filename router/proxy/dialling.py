@@ -82,20 +82,26 @@ class _Opening:
         if authorizing is not None:
             gateway.permitted(exchange, await authorizing)
         permit = exchange.permit
+        # Where it could authorise at once, the gateway has looked for an idle connection itself.
+        may_reuse = authorizing is not None
         while True:
             if permit is None or not gateway.source.is_current(permit.endpoint):
                 permit = await self._permit()
-                upstream = (
-                    None
-                    if exchange.outcome.retries
-                    else gateway.pool.take(permit, must_be_open=not exchange.is_repeatable)
-                )
-                if upstream is not None:
-                    self._attach(upstream, is_reused=True)
-                    return
+                may_reuse = not exchange.outcome.retries
+            if may_reuse and self._reuse(permit):
+                return
             if await self._dial(permit):
                 return
             permit = None
+
+    def _reuse(self, permit: Permit) -> bool:
+        """Returns True when there was an idle connection, which the exchange has now."""
+        exchange = self._exchange
+        upstream = self._gateway.pool.take(permit, must_be_open=not exchange.is_repeatable)
+        if upstream is None:
+            return False
+        self._attach(upstream, is_reused=True)
+        return True
 
     async def _permit(self) -> Permit:
         """Returns the right to dial the sandbox once it is ready."""
