@@ -81,7 +81,10 @@ class Worker:
         self._listeners: list[Listener] = []
         self.metrics = Metrics(version=installed_version())
         self._access_log = (
-            AccessLog(log_format="json" if settings.logs.log_format == "json" else "text")
+            AccessLog(
+                log_format="json" if settings.logs.log_format == "json" else "text",
+                is_shared=settings.listeners.workers > 1,
+            )
             if settings.logs.access_log
             else None
         )

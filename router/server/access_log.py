@@ -34,6 +34,12 @@ _IN_TEXT_HEAD = {"time", "method", "path", "status", "total_s", "namespace", "sa
 _NEEDS_QUOTES = frozenset(" \"'=\\")
 _MILLISECONDS = tuple(f"{number:03d}Z" for number in range(1000))
 
+_USUAL_TRACEPARENT_BYTES = 55
+_HEX = b"0123456789abcdef"
+_HYPHEN = 0x2D
+_NO_TRACE = b"0" * 32
+_NO_SPAN = b"0" * 16
+
 
 class AccessLog:
     """Turns outcomes into lines and gives them to a LineWriter. Belongs to the loop's thread, which it never blocks."""
@@ -44,9 +50,11 @@ class AccessLog:
         sink: BinaryIO | int = STDOUT,
         log_format: str = "json",
         max_pending_bytes: int = 8 * 1024 * 1024,
+        is_shared: bool = True,
     ) -> None:
+        """`is_shared`: other processes write to the same sink."""
         """`log_format` is `json` or `text`."""
-        self._writer = LineWriter(sink, max_pending_bytes=max_pending_bytes)
+        self._writer = LineWriter(sink, max_pending_bytes=max_pending_bytes, is_shared=is_shared)
         self._is_json = log_format == "json"
         self._second = -1.0
         self._second_text = ""
@@ -147,7 +155,20 @@ class AccessLog:
 
 
 def trace_id_of(traceparent: bytes) -> str:
-    """Returns the trace id of a valid traceparent header, else ""."""
+    """Returns the trace id of a valid traceparent header, else "".
+
+    Version 00 is read by position: the general parser costs three times as much.
+    """
+    if len(traceparent) == _USUAL_TRACEPARENT_BYTES and traceparent.startswith(b"00-"):
+        trace_id = traceparent[3:35]
+        if (
+            traceparent.translate(None, _HEX) == b"---"
+            and traceparent[35] == traceparent[52] == _HYPHEN
+            and trace_id != _NO_TRACE
+            and traceparent[36:52] != _NO_SPAN
+        ):
+            return trace_id.decode("ascii")
+        return ""
     parent = parse_traceparent(traceparent)
     return "" if parent is None else parent.trace_id
 

@@ -32,10 +32,16 @@ class LineWriter:
         sink: BinaryIO | int,
         *,
         max_pending_bytes: int = 8 * 1024 * 1024,
-        batch_bytes: int = 64 * 1024,
+        batch_bytes: int = 256 * 1024,
         batch_interval_s: float = 0.1,
+        is_shared: bool = True,
     ) -> None:
-        """`sink` is a binary file or a descriptor; it stays open. At most `max_pending_bytes` wait in memory."""
+        """`sink` is a binary file or a descriptor; it stays open. At most `max_pending_bytes` wait in memory.
+
+        `is_shared` says that other processes write to the same pipe. Each handing over and each write makes two threads
+        compete for the interpreter: few and large ones cost the loop's thread least.
+        """
+        self._is_shared = is_shared
         self._sink = sink
         # Our own copy: nobody can close it, so its number never comes to mean a client's socket.
         self._descriptor = _own_descriptor(sink)
@@ -138,7 +144,7 @@ class LineWriter:
             is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         except OSError:
             is_file = False
-        return FILE_WRITE_BYTES if is_file else SHARED_WRITE_BYTES
+        return SHARED_WRITE_BYTES if self._is_shared and not is_file else FILE_WRITE_BYTES
 
     def _write_or_drop(self, piece: bytes) -> None:
         try:

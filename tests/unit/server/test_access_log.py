@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.proxy.outcome import Outcome
+from router.proxy.trace_context import parse_traceparent
 from router.server.access_log import PATH_LIMIT, TEXT_LIMIT, AccessLog, trace_id_of
 
 TRACEPARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -348,3 +349,17 @@ async def test_workers_that_share_a_pipe_do_not_mix_their_lines(make_outcome):
 
 async def test_its_repr_says_what_is_pending(log):
     assert re.fullmatch(r"<AccessLog json <LineWriter pending=0B .*>>", repr(log))
+
+
+@given(
+    version=st.sampled_from([b"00", b"01", b"ff", b"0g"]),
+    trace_id=st.text("0123456789abcdefG-", min_size=31, max_size=33) | st.just("0" * 32),
+    parent_id=st.text("0123456789abcdef-", min_size=15, max_size=17) | st.just("0" * 16),
+    flags=st.sampled_from(["00", "01", "0-", "1"]),
+)
+def test_a_trace_id_read_by_position_is_the_one_that_the_general_parser_finds(
+    version, trace_id, parent_id, flags
+):
+    header = version + f"-{trace_id}-{parent_id}-{flags}".encode()
+    parent = parse_traceparent(header)
+    assert trace_id_of(header) == ("" if parent is None else parent.trace_id)
