@@ -84,14 +84,13 @@ class ClusterAccess:
         )
 
 
-def in_cluster_access(
-    environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER
-) -> ClusterAccess:
+def in_cluster_access(environ: Mapping[str, str], folder: Path | None = None) -> ClusterAccess:
     """Returns the access of a pod's service account.
 
     Written out here because importing kubernetes_asyncio costs 40 MB and 0.4 s for two environment names and two files.
     Raises ClusterAccessError when this is not a pod, or its service account is not mounted.
     """
+    folder = folder or SERVICE_ACCOUNT_FOLDER
     host, port = (
         environ.get("KUBERNETES_SERVICE_HOST", ""),
         environ.get("KUBERNETES_SERVICE_PORT", ""),

@@ -1,0 +1,175 @@
+"""The API server of a large simulated cluster: `python -m bench.index_source COUNT CERTIFICATE`. It prints its port."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+import time
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from bench.index_objects import FIRST_CHURNING, FLIPPING, Step, pod, sandbox
+
+TICK_S = 0.01
+FLIP_INTERVAL_S = 0.1
+
+
+class Source:
+    """Serves lists and watches; sends events at the rate that /control sets."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.version = 1_000_000_000
+        self.rate = 0.0
+        self.sent = 0
+        self.flips: list[float] = []
+        """When each replacement of the flipping sandbox's pod was written (monotonic clock)."""
+        self._life = [1] * count
+        self._step = [Step.READY] * count
+        self._next = FIRST_CHURNING
+        self._watch: web.StreamResponse | None = None
+        self._owed = 0.0
+
+    async def pods(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._watched(request)
+        return self._page(
+            request,
+            lambda number: (
+                b""
+                if self._step[number] is Step.GONE
+                else pod(number, self._life[number], self._step[number], self.version)
+            ),
+        )
+
+    async def sandboxes(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._quiet(request)
+        return self._page(request, lambda number: sandbox(number, self.version))
+
+    async def claims(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._quiet(request)
+        return _list(b"", self.version, 0)
+
+    async def control(self, request: web.Request) -> web.Response:
+        """Sets the rate, or expires the watch, or sends a number of events as fast as they are taken."""
+        wanted: dict[str, Any] = await request.json()
+        self.rate = float(wanted.get("rate", self.rate))
+        self.sent = 0
+        self.flips.clear()
+        self._owed = 0.0
+        if wanted.get("expire") and self._watch is not None:
+            gone = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
+            await self._watch.write(gone)
+        flood = int(wanted.get("flood", 0))
+        while flood > self.sent and self._watch is not None:
+            await self._watch.write(self._events(min(100, flood - self.sent)))
+        return web.json_response({"sent": self.sent})
+
+    async def told(self, request: web.Request) -> web.Response:
+        return web.json_response({"sent": self.sent, "flips": self.flips})
+
+    async def run(self) -> None:
+        """Sends events for ever."""
+        flip_at = last_at = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            elapsed_s, last_at = time.monotonic() - last_at, time.monotonic()
+            if self._watch is None:
+                continue
+            if time.monotonic() >= flip_at:
+                flip_at = time.monotonic() + FLIP_INTERVAL_S
+                flip = self._flip()
+                self.flips.append(time.monotonic())
+                await self._watch.write(flip)
+            # Behind by more than a fifth of a second is lost: the rate that was reached is told.
+            self._owed = min(self._owed + self.rate * elapsed_s, self.rate / 5)
+            if self._owed >= 1:
+                await self._watch.write(self._events(int(self._owed)))
+                self._owed -= int(self._owed)
+
+    def _events(self, count: int) -> bytes:
+        lines = []
+        for _ in range(count):
+            number = self._next
+            step = self._step[number] = Step((self._step[number] + 1) % len(Step))
+            if step is Step.PENDING:
+                self._life[number] += 1
+            kind = {Step.GONE: b"DELETED", Step.PENDING: b"ADDED"}.get(step, b"MODIFIED")
+            lines.append(self._line(kind, number, step))
+            if step is Step.READY:
+                # One life after the other, a few hundred at a time in different steps.
+                self._next = number + 1 if number + 1 < self.count else FIRST_CHURNING
+        self.sent += count
+        return b"".join(lines)
+
+    def _flip(self) -> bytes:
+        going = self._line(b"MODIFIED", FLIPPING, Step.DELETING)
+        gone = self._line(b"DELETED", FLIPPING, Step.GONE)
+        self._life[FLIPPING] += 1
+        return going + gone + self._line(b"ADDED", FLIPPING, Step.READY)
+
+    def _line(self, kind: bytes, number: int, step: Step) -> bytes:
+        self.version += 1
+        item = pod(number, self._life[number], step, self.version)
+        return b'{"type":"%s","object":%s}\n' % (kind, item)
+
+    def _page(self, request: web.Request, item: Any) -> web.Response:
+        start = int(request.query.get("continue", 0))
+        end = min(self.count, start + int(request.query.get("limit", self.count)))
+        items = [made for number in range(start, end) if (made := item(number))]
+        return _list(b",".join(items), self.version, end if end < self.count else 0)
+
+    async def _watched(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        self._watch = response
+        try:
+            while request.transport is not None and not request.transport.is_closing():
+                await asyncio.sleep(0.2)
+        finally:
+            if self._watch is response:
+                self._watch = None
+        return response
+
+    async def _quiet(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        while request.transport is not None and not request.transport.is_closing():
+            bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n'
+            await response.write(bookmark % self.version)
+            await asyncio.sleep(1.0)
+        return response
+
+
+def _list(items: bytes, version: int, next_page: int) -> web.Response:
+    following = b',"continue":"%d"' % next_page if next_page else b""
+    body = b'{"metadata":{"resourceVersion":"%d"%s},"items":[%s]}' % (version, following, items)
+    return web.Response(body=body, content_type="application/json")
+
+
+async def main(count: int, certificate: str) -> None:
+    source = Source(count)
+    app = web.Application()
+    app.router.add_get("/api/v1/pods", source.pods)
+    app.router.add_get("/apis/agents.x-k8s.io/v1beta1/sandboxes", source.sandboxes)
+    app.router.add_get("/apis/extensions.agents.x-k8s.io/v1beta1/sandboxclaims", source.claims)
+    app.router.add_post("/control", source.control)
+    app.router.add_get("/told", source.told)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    listener = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listener, ssl_context=context).start()
+    print(listener.getsockname()[1], flush=True)
+    await source.run()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2]))
