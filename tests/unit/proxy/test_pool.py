@@ -1,0 +1,569 @@
+"""Connections to sandboxes, over real sockets: who may open one, and who may use one again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from router.auth.anonymous import ANONYMOUS
+from router.auth.authorizer import Permit
+from router.errors import Forbidden, Overloaded
+from router.proxy.outcome import UPSTREAM_ERRORS
+from router.proxy.pool import ConnectFailed, Pool, pool_key
+from router.proxy.upstream import Upstream
+from router.routing.endpoint import Endpoint, SandboxRef, State
+
+BOX = SandboxRef("default", "box")
+
+
+class Port:
+    """A sandbox's port: accepts connections, and gives the test the far ends."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listening = socket.create_server((address, 0), family=family)
+        self._listening.settimeout(10)
+        self.number: int = self._listening.getsockname()[1]
+        self.far_ends: list[socket.socket] = []
+
+    def accept(self) -> socket.socket:
+        far, _ = self._listening.accept()
+        self.far_ends.append(far)
+        return far
+
+    def close(self) -> None:
+        for sock in (self._listening, *self.far_ends):
+            sock.close()
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    port = Port()
+    yield port
+    port.close()
+
+
+@pytest.fixture
+def closed_port(port: Port) -> int:
+    port.close()
+    return port.number
+
+
+Make = Callable[..., Pool]
+
+
+@pytest.fixture
+async def make_pool() -> AsyncIterator[Make]:
+    """Returns a maker of pools, which are closed with everything they hold."""
+    pools: list[Pool] = []
+
+    def make(
+        *,
+        max_idle: int = 8,
+        idle_timeout_s: float = 60.0,
+        connect_timeout_s: float = 5.0,
+        own: tuple[tuple[str, int], ...] = (),
+    ) -> Pool:
+        pool = Pool(
+            max_idle=max_idle,
+            idle_timeout_s=idle_timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            max_head_bytes=65_536,
+            own_listeners=lambda: own,
+        )
+        pools.append(pool)
+        return pool
+
+    yield make
+    for pool in pools:
+        pool.close()
+        assert (pool.idle_count, pool.active_count) == (0, 0)
+    await turns()
+
+
+async def turns() -> None:
+    """Lets the loop close what was aborted."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def permit(
+    number: int,
+    *,
+    uid: str = "pod-1",
+    addresses: tuple[str, ...] = ("127.0.0.1",),
+    ref: SandboxRef = BOX,
+    ports: dict[int, int] | None = None,
+) -> Permit:
+    endpoint = Endpoint(ref, uid, State.READY, addresses, ports=ports or {})
+    return Permit(ANONYMOUS, endpoint, number)
+
+
+async def dial(pool: Pool, to: Permit) -> Upstream:
+    return await pool.connect(to, limit_s=10.0)
+
+
+# --- using one again ------------------------------------------------------------------------
+
+
+async def test_a_connection_is_dialled_and_used_again(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    assert pool.take(to) is None
+    upstream = await dial(pool, to)
+    assert (pool.active_count, pool.idle_count) == (1, 0)
+    pool.release(upstream)
+    assert (pool.active_count, pool.idle_count) == (0, 1)
+    assert pool.take(to) is upstream
+    assert pool.take(to) is None
+    upstream.write(b"hello")
+    far = port.accept()
+    far.settimeout(10)
+    assert await asyncio.to_thread(far.recv, 10) == b"hello"
+
+
+async def test_the_one_used_last_is_used_first(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    first, second = await dial(pool, to), await dial(pool, to)
+    pool.release(first)
+    pool.release(second)
+    assert pool.take(to) is second
+    assert pool.take(to) is first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"uid": "pod-2"},
+        {"addresses": ("127.0.0.1", "127.0.0.2")},
+        {"uid": ""},
+    ],
+)
+async def test_another_pod_never_gets_a_connection_although_its_address_is_the_same(
+    make_pool: Make, port: Port, other: dict[str, Any]
+) -> None:
+    pool = make_pool()
+    pool.release(await dial(pool, permit(port.number)))
+    assert pool.take(permit(port.number, **other)) is None
+    assert pool.idle_count == 1
+
+
+async def test_without_uids_the_name_is_the_key(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    to = permit(port.number, uid="")
+    pool.release(await dial(pool, to))
+    other = SandboxRef("default", "other")
+    assert pool.take(permit(port.number, uid="", ref=other)) is None
+    assert pool.take(to) is not None
+
+
+async def test_the_port_dialled_is_the_key_not_the_port_asked_for(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool()
+    mapped = {8888: port.number, 8889: port.number}
+    upstream = await dial(pool, permit(8888, ports=mapped))
+    assert upstream.key == pool_key(permit(8888, ports=mapped).endpoint, 8888)
+    assert upstream.host == b"127.0.0.1:%d" % port.number
+    pool.release(upstream)
+    assert pool.take(permit(8889, ports=mapped)) is upstream
+    assert pool.take(permit(8888)) is None
+
+
+async def test_no_more_than_so_many_are_kept_and_the_oldest_goes(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool(max_idle=2)
+    to = permit(port.number)
+    made = [await dial(pool, to) for _ in range(3)]
+    for upstream in made:
+        pool.release(upstream)
+    assert pool.idle_count == 2
+    assert made[0].is_closed
+    assert [pool.take(to), pool.take(to), pool.take(to)] == [made[2], made[1], None]
+
+
+async def test_none_are_kept_when_none_may_be(make_pool: Make, port: Port) -> None:
+    pool = make_pool(max_idle=0)
+    upstream = await dial(pool, permit(port.number))
+    pool.release(upstream)
+    assert upstream.is_closed
+    assert (pool.idle_count, pool.active_count) == (0, 0)
+
+
+async def test_a_paused_connection_reads_again_when_it_is_idle(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    upstream = await dial(pool, permit(port.number))
+    upstream.pause_reading()
+    pool.release(upstream)
+    port.accept().close()
+    await until(lambda: upstream.is_closed)
+    assert pool.idle_count == 0
+
+
+# --- what the sandbox does meanwhile ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [socket.socket.close, lambda far: far.send(b"unasked")])
+async def test_an_idle_connection_that_the_sandbox_ends_or_speaks_on_is_gone(
+    make_pool: Make, port: Port, act: Callable[[socket.socket], object]
+) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    pool.release(await dial(pool, to))
+    act(port.accept())
+    await until(lambda: pool.idle_count == 0)
+    assert pool.take(to) is None
+    assert pool.active_count == 0
+
+
+@pytest.mark.parametrize("must_be_open", [True, False])
+async def test_what_cannot_be_sent_twice_gets_no_connection_that_is_just_closing(
+    make_pool: Make, port: Port, must_be_open: bool
+) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    older, newer = await dial(pool, to), await dial(pool, to)
+    far = {end.getpeername()[1]: end for end in (port.accept(), port.accept())}
+    assert newer.transport is not None
+    name_of_newer = newer.transport.get_extra_info("sockname")[1]
+    pool.release(older)
+    pool.release(newer)
+    far[name_of_newer].close()  # the loop has had no turn to notice
+    taken = pool.take(to, must_be_open=must_be_open)
+    assert taken is (older if must_be_open else newer)
+    assert newer.is_closed is must_be_open
+
+
+# --- a pod that leaves ------------------------------------------------------------------------
+
+
+async def test_when_a_pod_leaves_its_idle_connections_close_and_busy_ones_are_not_used_again(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    idle, busy = await dial(pool, to), await dial(pool, to)
+    pool.release(idle)
+    busy.exchange = object()  # type: ignore[assignment]
+    pool.retire(to.endpoint)
+    assert (idle.is_closed, busy.is_closed) == (True, False)
+    assert pool.idle_count == 0
+    busy.exchange = None
+    pool.release(busy)
+    assert busy.is_closed
+    assert pool.take(to) is None
+
+
+async def test_a_pod_that_leaves_takes_no_other_with_it(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    stays = permit(port.number, uid="pod-2")
+    moved = permit(port.number, uid="pod-1", addresses=("127.0.0.1", "::1"))
+    kept = [await dial(pool, stays), await dial(pool, moved)]
+    for upstream in kept:
+        pool.release(upstream)
+    pool.retire(permit(port.number, uid="pod-1").endpoint)
+    pool.retire(permit(port.number, uid="pod-9").endpoint)
+    assert not any(upstream.is_closed for upstream in kept)
+
+
+# --- idle for too long ------------------------------------------------------------------------
+
+
+async def test_only_connections_idle_for_too_long_are_swept(make_pool: Make, port: Port) -> None:
+    pool = make_pool(idle_timeout_s=60.0)
+    old, young, busy = [await dial(pool, permit(port.number)) for _ in range(3)]
+    pool.release(old)
+    pool.release(young)
+    now = time.monotonic()
+    old.idle_since = now - 61.0
+    busy.idle_since = now - 61.0
+    pool.sweep(now)
+    assert [upstream.is_closed for upstream in (old, young, busy)] == [True, False, False]
+    assert pool.idle_count == 1
+
+
+async def test_nothing_is_swept_when_idleness_has_no_limit(make_pool: Make, port: Port) -> None:
+    pool = make_pool(idle_timeout_s=0.0)
+    upstream = await dial(pool, permit(port.number))
+    pool.release(upstream)
+    pool.sweep(time.monotonic() + 1e9)
+    assert not upstream.is_closed
+
+
+async def test_a_close_that_waits_on_a_sandbox_that_does_not_read_is_bounded(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool()
+    upstream = await dial(pool, permit(port.number))
+    upstream.write(b"x" * 50_000_000)
+    upstream.close_after_flush()
+    assert pool.active_count == 0
+    await turns()
+    assert upstream.transport is not None, "its bytes are still on their way"
+    pool.sweep(time.monotonic() + 1000.0)
+    await until(lambda: upstream.transport is None)
+
+
+async def test_closing_the_pool_closes_everything(make_pool: Make, port: Port) -> None:
+    pool = make_pool()
+    made = [await dial(pool, permit(port.number, uid=f"pod-{n}")) for n in range(3)]
+    pool.release(made[0])
+    made[1].exchange = object()  # type: ignore[assignment]
+    pool.close()
+    assert all(upstream.is_closed for upstream in made)
+    assert repr(pool) == "<Pool idle=0 open=0>"
+    made[1].exchange = None
+
+
+# --- failures to connect ----------------------------------------------------------------------
+
+
+async def failure(pool: Pool, to: Permit, *, limit_s: float = 10.0) -> ConnectFailed:
+    with pytest.raises(ConnectFailed) as caught:
+        await pool.connect(to, limit_s=limit_s)
+    assert caught.value.reason in UPSTREAM_ERRORS
+    assert (pool.idle_count, pool.active_count) == (0, 0)
+    return caught.value
+
+
+async def test_a_refused_port_is_no_dead_host(make_pool: Make, closed_port: int) -> None:
+    error = await failure(make_pool(), permit(closed_port))
+    assert (error.reason, error.dead_address) == ("connect_refused", "")
+    assert f"127.0.0.1:{closed_port}" in error.detail
+
+
+async def test_an_endpoint_without_address_cannot_be_dialled(make_pool: Make) -> None:
+    error = await failure(make_pool(), permit(80, addresses=()))
+    assert (error.reason, error.dead_address) == ("connect_error", "")
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port whose queue is full: Linux leaves further connections without an answer."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+async def test_a_host_that_does_not_answer_is_dead(make_pool: Make, silent_port: int) -> None:
+    error = await failure(make_pool(connect_timeout_s=0.05), permit(silent_port))
+    assert (error.reason, error.dead_address) == ("connect_timeout", "127.0.0.1")
+
+
+@pytest.mark.parametrize("connect_timeout_s", [5.0, 0.0])
+async def test_a_client_in_a_hurry_declares_nobody_dead(
+    make_pool: Make, silent_port: int, connect_timeout_s: float
+) -> None:
+    pool = make_pool(connect_timeout_s=connect_timeout_s)
+    error = await failure(pool, permit(silent_port), limit_s=0.05)
+    assert (error.reason, error.dead_address) == ("connect_timeout", "")
+
+
+async def test_a_host_that_is_silent_on_all_its_addresses_is_dead(
+    make_pool: Make, silent_port: int
+) -> None:
+    pool = make_pool(connect_timeout_s=0.05)
+    to = permit(silent_port, addresses=("127.0.0.1", "127.0.0.1"))
+    error = await failure(pool, to, limit_s=0.06)
+    assert (error.reason, error.dead_address) == ("connect_timeout", "127.0.0.1")
+
+
+Failing = Callable[[OSError], None]
+
+
+@pytest.fixture
+def connecting_fails(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """Makes the kernel's answer to a connect this error: not every one can be had on loopback."""
+
+    def fail(error: OSError) -> None:
+        async def create_connection(*args: Any, **kwargs: Any) -> Any:
+            raise error
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "create_connection", create_connection)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "is_dead"),
+    [
+        (errno.EHOSTUNREACH, "connect_unreachable", True),
+        (errno.ENETUNREACH, "connect_unreachable", True),
+        (errno.EHOSTDOWN, "connect_unreachable", True),
+        (errno.ETIMEDOUT, "connect_timeout", True),
+        (errno.ECONNREFUSED, "connect_refused", False),
+        (errno.ECONNRESET, "connect_error", False),
+        (errno.EADDRNOTAVAIL, "connect_error", False),
+        (errno.EPERM, "connect_error", False),
+    ],
+)
+async def test_the_kernels_answer_says_whether_the_host_is_dead(
+    make_pool: Make, connecting_fails: Failing, number: int, reason: str, is_dead: bool
+) -> None:
+    connecting_fails(OSError(number, "as the kernel says"))
+    error = await failure(make_pool(), permit(80))
+    assert (error.reason, bool(error.dead_address)) == (reason, is_dead)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_running_out_of_descriptors_is_the_routers_own_fault(
+    make_pool: Make, connecting_fails: Failing, number: int
+) -> None:
+    connecting_fails(OSError(number, "Too many open files"))
+    with pytest.raises(Overloaded, match="descriptors"):
+        await dial(make_pool(), permit(80))
+
+
+# --- several addresses, names -----------------------------------------------------------------
+
+
+async def test_addresses_are_tried_in_order(make_pool: Make) -> None:
+    port = Port("127.0.0.2")
+    with contextlib.closing(port):
+        pool = make_pool()
+        to = permit(port.number, addresses=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
+        upstream = await dial(pool, to)
+        assert upstream.address == "127.0.0.2"
+        assert upstream.host == b"127.0.0.2:%d" % port.number
+
+
+async def test_the_last_failure_is_told_when_no_address_answers(
+    make_pool: Make, closed_port: int
+) -> None:
+    error = await failure(make_pool(), permit(closed_port, addresses=("127.0.0.2", "127.0.0.3")))
+    assert "127.0.0.3" in error.detail
+
+
+async def test_an_ipv6_pod_is_dialled_and_named_in_brackets(make_pool: Make) -> None:
+    port = Port("::1")
+    with contextlib.closing(port):
+        upstream = await dial(make_pool(), permit(port.number, addresses=("::1",)))
+        assert upstream.host == b"[::1]:%d" % port.number
+
+
+async def test_a_name_is_resolved_and_stays_the_host(make_pool: Make, port: Port) -> None:
+    upstream = await dial(make_pool(), permit(port.number, addresses=("localhost",)))
+    assert upstream.address == "127.0.0.1"
+    assert upstream.host == b"localhost:%d" % port.number
+
+
+Resolving = Callable[..., None]
+
+
+@pytest.fixture
+def resolving(monkeypatch: pytest.MonkeyPatch) -> Resolving:
+    """Makes every name resolve to these addresses, or fail so."""
+
+    def answer(*addresses: str, error: BaseException | None = None) -> None:
+        async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
+            if error is not None:
+                raise error
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("number", "is_unknown"),
+    [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False)],
+)
+async def test_a_name_that_does_not_exist_is_told_from_one_that_cannot_be_asked(
+    make_pool: Make, resolving: Resolving, number: int, is_unknown: bool
+) -> None:
+    resolving(error=socket.gaierror(number, "as the resolver says"))
+    error = await failure(make_pool(), permit(80, addresses=("box.default.svc",)))
+    assert (error.reason, error.is_unknown_name, error.dead_address) == (
+        "resolve_error",
+        is_unknown,
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "224.0.0.1", "0.0.0.0", "fe80::1", "::ffff:169.254.169.254"]
+)
+async def test_a_name_that_leads_to_no_sandbox_is_not_followed(
+    make_pool: Make, resolving: Resolving, address: str
+) -> None:
+    resolving("127.0.0.1", address)
+    error = await failure(make_pool(), permit(80, addresses=("evil.example",)))
+    assert error.reason == "resolve_error"
+    assert address in error.detail
+
+
+# --- the router itself ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "address", "is_own"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "::ffff:127.0.0.1", True),
+        ("::1", "::1", True),
+        ("::1", "0:0:0:0:0:0:0:1", True),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("0.0.0.0", "127.9.9.9", True),
+        ("::", "::1", True),
+        ("::", "127.0.0.1", True),
+        ("127.0.0.1", "0.0.0.0", True),
+        ("127.0.0.1", "::", True),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("0.0.0.0", "192.0.2.1", False),
+        ("::", "2001:db8::1", False),
+        ("10.0.0.1", "10.0.0.2", False),
+    ],
+)
+async def test_the_router_knows_its_own_listeners_however_they_are_written(
+    make_pool: Make, own: str, address: str, is_own: bool
+) -> None:
+    pool = make_pool(own=((own, 9090),))
+    assert pool.is_own_listener(address, 9090) is is_own
+    assert not pool.is_own_listener(address, 9091)
+
+
+@pytest.mark.parametrize(
+    ("own", "addresses", "mapped"),
+    [
+        ("127.0.0.1", ("127.0.0.1",), False),
+        ("0.0.0.0", ("localhost",), False),
+        ("127.0.0.1", ("127.0.0.1",), True),
+        ("127.0.0.1", ("0.0.0.0",), False),
+    ],
+)
+async def test_no_entry_name_or_port_mapping_makes_the_router_dial_itself(
+    make_pool: Make, port: Port, own: str, addresses: tuple[str, ...], mapped: bool
+) -> None:
+    pool = make_pool(own=((own, port.number),))
+    to = permit(
+        8888 if mapped else port.number,
+        addresses=addresses,
+        ports={8888: port.number} if mapped else None,
+    )
+    with pytest.raises(Forbidden) as caught:
+        await dial(pool, to)
+    assert str(port.number) not in caught.value.detail
+    assert (pool.idle_count, pool.active_count) == (0, 0)
