@@ -1,0 +1,70 @@
+"""What is told about a request, from closed sets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import router.proxy
+from router.proxy.outcome import UPSTREAM_ERRORS, Outcome
+
+ROOM = Path(router.proxy.__path__[0])
+
+
+def outcome() -> Outcome:
+    return Outcome(method=b"GET", path=b"/", client="192.0.2.7", started_at=1.0)
+
+
+def test_at_first_nothing_has_happened() -> None:
+    made = outcome()
+    assert (made.method, made.path, made.client, made.started_at) == (
+        b"GET",
+        b"/",
+        "192.0.2.7",
+        1.0,
+    )
+    assert (made.status, made.code, made.retries, made.is_tunnel) == (0, "", 0, False)
+    assert (made.wait_s, made.connect_s, made.first_byte_s) == (None, None, None)
+    assert (made.bytes_from_client, made.bytes_to_client) == (0, 0)
+
+
+def test_every_fact_has_its_place_and_no_other_can_be_noted() -> None:
+    made = outcome()
+    assert {name for name in Outcome.__slots__ if not hasattr(made, name)} == set()
+    with pytest.raises(AttributeError):
+        made.statsu = 200  # type: ignore[attr-defined]
+
+
+def reasons_noted() -> Iterator[str]:
+    """Yields every constant that the proxy writes to `upstream_error` or gives a ConnectFailed as its reason."""
+    for module in ROOM.glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(target, ast.Attribute) and target.attr == "upstream_error"
+                for target in node.targets
+            ):
+                yield from constants(node.value)
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "ConnectFailed"
+            ):
+                yield from constants(node.args[0])
+
+
+def constants(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.IfExp):
+        yield from constants(node.body)
+        yield from constants(node.orelse)
+    elif isinstance(node, ast.Constant):
+        yield node.value
+
+
+def test_a_sandboxs_fault_is_told_by_a_reason_of_the_closed_set() -> None:
+    noted = set(reasons_noted()) - {""}
+    assert {"connect_refused", "closed_early", "bad_response"} <= noted, "the search still finds"
+    assert noted <= set(UPSTREAM_ERRORS)
+    assert len(set(UPSTREAM_ERRORS)) == len(UPSTREAM_ERRORS)
