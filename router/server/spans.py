@@ -17,6 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, set_span_in_context
 from opentelemetry.trace.span import TraceFlags, TraceState
@@ -112,7 +113,7 @@ class SpanTracer:
         if above is not None:
             context = set_span_in_context(NonRecordingSpan(above), _NOWHERE)
         result = self._sampler.should_sample(context, trace_id, name, SpanKind.SERVER)
-        return result.decision.is_sampled()
+        return result.decision is Decision.RECORD_AND_SAMPLE
 
     # --- a request has ended ---
 

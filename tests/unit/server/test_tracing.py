@@ -52,6 +52,31 @@ def test_a_protocol_that_is_not_spoken_stops_the_start(name, protocol):
         built(**{name: protocol})
 
 
+@pytest.mark.parametrize(
+    "name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+)
+@pytest.mark.parametrize(
+    "endpoint", ["collector:4318", "grpc://collector", "http://", "http://c:port", "http://[::1"]
+)
+def test_an_endpoint_that_is_no_url_stops_the_start(name, endpoint):
+    with pytest.raises(ValueError, match=f"^{name} is no URL"):
+        built(**{name: endpoint})
+
+
+def test_a_bad_endpoints_credential_is_not_shown():
+    with pytest.raises(ValueError, match=r"^OTEL_EXPORTER_OTLP_ENDPOINT") as caught:
+        built(OTEL_EXPORTER_OTLP_ENDPOINT="http://user:s3cret")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("port", "warnings"), [(4317, 1), (4318, 0)])
+async def test_the_port_for_grpc_is_warned_of(caplog, port, warnings):
+    tracer = built(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://collector:{port}")
+    assert tracer is not None
+    await tracer.close()
+    assert len(caplog.records) == warnings
+
+
 @pytest.mark.parametrize("size", ["0", "-1", "many", "1_000", "²"])
 def test_a_queue_of_no_size_stops_the_start(size):
     with pytest.raises(ValueError, match=r"^OTEL_BSP_MAX_QUEUE_SIZE is "):
