@@ -134,7 +134,7 @@ class SpanTracer:
     def _spans(
         self, trace: _SpanTrace, steps: Sequence[Step], outcome: Outcome
     ) -> Iterator[ReadableSpan]:
-        # Made as the SDK makes them at a span's end. Tracer.start_span would cost the loop twice the time (docs/tracing.md).
+        # As the SDK leaves them at their end; Tracer.start_span costs the loop half as much again (docs/tracing.md).
         own = trace.own
         began_ns = _nanoseconds(outcome.started_at)
         ended_ns = began_ns + _nanoseconds(outcome.total_s)
