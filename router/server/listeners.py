@@ -102,26 +102,32 @@ class Listener:
         handshake_timeout_s: float,
     ) -> None:
         self._sockets = list(sockets)
+        self._addresses = addresses_of(sockets)
         self._protocol = protocol
         self._handshake_timeout_s = handshake_timeout_s
         self._servers: list[asyncio.Server] = []
+        self._is_stopped = False
 
     def __repr__(self) -> str:
-        return f"<Listener {addresses_of(self._sockets)} servers={len(self._servers)}>"
+        return f"<Listener {self._addresses} servers={len(self._servers)}>"
 
     async def start(self, context: ssl.SSLContext | None) -> None:
         """Begins to accept."""
         self._servers = await self._serve(context)
 
     async def exchange(self, context: ssl.SSLContext) -> None:
-        """Handshakes from now on use this context; connections that are open stay as they are."""
-        old = self._servers
-        self._servers = await self._serve(context)
+        """Handshakes from now on use this context; connections that are open stay as they are. Once stopped it does nothing."""
+        if self._is_stopped:
+            return
+        made = await self._serve(context)
+        # It may have been stopped meanwhile: then the new servers are the ones too many.
+        old, self._servers = (made, []) if self._is_stopped else (self._servers, made)
         for server in old:
             server.close()
 
     def stop(self) -> None:
         """Stops accepting; open connections stay."""
+        self._is_stopped = True
         for server in self._servers:
             server.close()
         self._servers = []
