@@ -16,7 +16,7 @@ from typing import Any, Final
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import filter_text, question_text
 from router.app.worker import Stop
-from router.app.worker_process import LISTENING, Plan
+from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
 from router.server.explain import Question
 from router.server.listeners import addresses_of, bind, close_all
@@ -110,9 +110,10 @@ class Supervisor:
                 await self._until_stopped(stop, keepers)
                 self._is_stopping = True
                 self._signal(signal.SIGTERM)
-                tasks.create_task(self._close_sockets_in_time(), name="close sockets")
+                closing = tasks.create_task(self._close_sockets_in_time(), name="close sockets")
                 hurrying = tasks.create_task(self._hurry(stop), name="hurry")
                 await asyncio.wait(keepers)
+                closing.cancel()
                 hurrying.cancel()
         except* WorkersKeepDying as group:
             raise group.exceptions[0] from None
@@ -158,6 +159,10 @@ class Supervisor:
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(), *http_fds, *https_fds),
             )
+        if self._is_stopping:  # since it was started: it has heard of nothing, and carries nothing
+            ours.close()
+            slot.process.kill()
+            return await slot.process.wait()
         channel = slot.channel = await Channel.open(ours)
         own = (*self.addresses(), *self._own_admin)
         try:
@@ -192,7 +197,7 @@ class Supervisor:
 
     async def _hurry(self, stop: Stop) -> None:
         await stop.at_once.wait()
-        self._signal(signal.SIGTERM)
+        self._signal(END_AT_ONCE)
 
     # --- facts for the admin port ---
 

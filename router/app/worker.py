@@ -69,6 +69,11 @@ class Stop:
         """A first call drains, a second one ends."""
         (self.at_once if self.gently.is_set() else self.gently).set()
 
+    def insist(self) -> None:
+        """Ends at once, whatever was asked before."""
+        self.gently.set()
+        self.at_once.set()
+
 
 class Worker:
     """Everything of one process that carries requests. Build it inside the running loop with build()."""

@@ -21,6 +21,8 @@ from router.settings import Settings
 logger = logging.getLogger("sandbox_router.app")
 
 LISTENING = "listening"
+END_AT_ONCE = signal.SIGUSR1
+"""From the supervisor alone: a second SIGTERM may come from whoever signals every process of a group (systemd, tini -g)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ async def _run(control: socket.socket) -> int:
     )
     stop = Stop()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.ask)
+    loop.add_signal_handler(signal.SIGTERM, stop.gently.set)
+    loop.add_signal_handler(END_AT_ONCE, stop.insist)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the terminal tells the supervisor too
     worker = Worker(
         plan.settings,
@@ -72,8 +75,7 @@ async def _answer_until_alone(channel: Channel, facts: WorkerFacts, stop: Stop) 
     """Answers the supervisor; when it is gone, so is the reason to serve."""
     await channel.serve(answer=facts.answer)
     logger.error("the supervisor is gone: draining")
-    if not stop.gently.is_set():
-        stop.ask()
+    stop.gently.set()
 
 
 def main() -> int:

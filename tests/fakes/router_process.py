@@ -91,7 +91,8 @@ async def _read_ports(running: RouterProcess, stdout: asyncio.StreamReader) -> N
         running.log.append(line)
         if '"listening"' in line:
             told = json.loads(line)
-            running.http_port = int(told["http"][0].rpartition(":")[2])
+            proxy = told["http"] if "http" in told else told["listening"]  # of workers
+            running.http_port = int(proxy[0].rpartition(":")[2])
             running.admin_port = int(told["admin"][0].rpartition(":")[2])
             return
     raise RuntimeError("the router did not start:\n" + "".join(running.log))
