@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import select
 import time
 from typing import Final
 
@@ -43,6 +44,16 @@ class ClientConnection(Connection):
     def phase(self) -> Phase:
         return self._phase
 
+    def has_left(self) -> bool:
+        """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
+        if self._reading or self.transport is None:
+            return False
+        # In a tunnel a client that only says no more must still be read to its end.
+        signs = 0 if self._phase is Phase.TUNNEL else select.POLLRDHUP
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), signs)
+        return bool(poll.poll(0))
+
     def close_if_idle(self) -> bool:
         """Closes a connection that carries nothing. Returns True when it did."""
         if self._phase is not Phase.IDLE or self.transport is None:
@@ -76,5 +87,8 @@ class ClientConnection(Connection):
         self.resume_reading()
 
     def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        """Ends at once, and visibly so for a client that was to be sent more."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.reset()
+        else:
+            self.abort()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from router.proxy.downstream import Downstream
 
 _RIGHTS_INTERVAL_S = 1.0
+_LOOK_INTERVAL_S = 1.0
 
 
 class Clients:
@@ -38,6 +39,8 @@ class Clients:
         self._rights = rights
         self._connections: set[Downstream] = set()
         self._next_rights_check = 0.0
+        self._next_look = 0.0
+        deadlines.sweep_with(self.notice_who_left)
         deadlines.sweep_with(self.end_streams_without_right)
 
     def __repr__(self) -> str:
@@ -77,6 +80,14 @@ class Clients:
     def end_now(self) -> None:
         """Ends every connection, whatever it carries."""
         for connection in list(self._connections):
+            connection.end_now()
+
+    def notice_who_left(self, now: float) -> None:
+        """Ends what clients have left behind while their connections weren't read; looks about once a second."""
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_INTERVAL_S
+        for connection in [c for c in self._connections if c.has_left()]:
             connection.end_now()
 
     def end_streams_without_right(self, now: float) -> None:

@@ -58,6 +58,11 @@ class Connection(asyncio.Protocol):
         transport.write_eof()
         return True
 
+    def abort(self) -> None:
+        """Ends at once; what is unsent is lost."""
+        if self.transport is not None:
+            self.transport.abort()
+
     def reset(self) -> None:
         """Ends with a RST: a FIN would complete a body that only the end of the connection delimits."""
         transport = self.transport

@@ -13,7 +13,7 @@ from router.proxy.client_connection import ClientConnection, Phase
 from router.proxy.deadlines import NEVER
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Peer
-from router.proxy.framing import BodyReader, ChunkedReader, ChunkRelay, FramingError, LengthReader
+from router.proxy.framing import BodyReader, ChunkedReader, FramingError, LengthReader, body_reader
 from router.proxy.head import RequestHead, parse_request, resolve_target_form
 from router.proxy.partial_head import END_OF_HEAD, PartialHead, check_sizes
 
@@ -33,23 +33,23 @@ class Downstream(ClientConnection):
     __slots__ = (
         "_advancing",
         "_ahead",
-        "_exchange",
         "_gateway",
         "_is_tls",
         "_partial",
         "_reader",
-        "_tunnel",
         "certificate",
+        "exchange",
         "keep_alive",
         "peer",
+        "tunnel",
     )
 
     def __init__(self, gateway: Gateway, *, is_tls: bool) -> None:
         super().__init__()
         self._gateway = gateway
         self._is_tls = is_tls
-        self._exchange: Exchange | None = None
-        self._tunnel: Tunnel | None = None
+        self.exchange: Exchange | None = None
+        self.tunnel: Tunnel | None = None
         self._reader: BodyReader | None = None
         """Cuts out the current request's body; None once it is complete."""
         self._partial: PartialHead | None = None
@@ -83,9 +83,9 @@ class Downstream(ClientConnection):
     def data_received(self, data: bytes) -> None:
         phase = self._phase
         if phase is Phase.TUNNEL:
-            assert self._tunnel is not None
-            self._tunnel.from_client(data)
-        elif phase is Phase.IDLE:
+            assert self.tunnel is not None
+            self.tunnel.from_client(data)
+        elif phase is Phase.IDLE and self.is_writable:
             self._take(data)
         elif phase is Phase.BUSY:
             self._take_while_busy(data)
@@ -94,22 +94,28 @@ class Downstream(ClientConnection):
             self._collect(self._partial, data)
         elif phase is Phase.DISCARDING:
             self._discard(data)
+        elif phase is Phase.IDLE:
+            self._hold(data)
 
     def eof_received(self) -> bool:
-        phase = self._phase
-        if phase is Phase.TUNNEL:
-            assert self._tunnel is not None
-            return self._tunnel.client_eof()
-        if phase is Phase.BUSY and self._exchange is not None:
-            self._exchange.client_left()
+        if self.tunnel is not None:
+            return self.tunnel.client_eof()
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.client_left()
+        if exchange is not None and exchange.response_started:
+            self.cut()
+        else:
+            self.exchange = None
+            self._close_after_flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase = Phase.CLOSED
         self.transport = None
         self._gateway.clients.closed(self)
-        tunnel, exchange = self._tunnel, self._exchange
-        self._tunnel = self._exchange = None
+        tunnel, exchange = self.tunnel, self.exchange
+        self.tunnel = self.exchange = None
         if tunnel is not None:
             tunnel.client_lost()
         elif exchange is not None:
@@ -117,17 +123,19 @@ class Downstream(ClientConnection):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._tunnel is not None:
-            self._tunnel.client_is_full()
-        elif self._exchange is not None and self._exchange.upstream is not None:
-            self._exchange.upstream.pause_reading()
+        if self.tunnel is not None:
+            self.tunnel.client_is_full()
+        elif self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._tunnel is not None:
-            self._tunnel.client_has_room()
-        elif self._exchange is not None and self._exchange.upstream is not None:
-            self._exchange.upstream.resume_reading()
+        if self.tunnel is not None:
+            self.tunnel.client_has_room()
+        elif self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.resume_reading()
+        elif self._phase is Phase.IDLE:
+            self._advance()
 
     # --- for the exchange and the tunnel ---
 
@@ -144,7 +152,7 @@ class Downstream(ClientConnection):
         if ahead:
             self._ahead = b""
             self._take_body(ahead)
-        self._resume_if_wanted()
+        self.resume_if_wanted()
 
     def answer_error(self, error: RouterError, head: RequestHead) -> None:
         """Writes an error answer for the current exchange, which has ended, and goes on or closes."""
@@ -152,14 +160,9 @@ class Downstream(ClientConnection):
         self.write(error_answer(error, is_head=head.method == b"HEAD", close=not self.keep_alive))
         self.exchange_done()
 
-    def answer(self, data: bytes) -> None:
-        """Writes the router's own answer for the current exchange, which has ended."""
-        self.write(data)
-        self.exchange_done()
-
     def exchange_done(self) -> None:
         """The exchange's answer is written: on to the next request, or to the end."""
-        self._exchange = None
+        self.exchange = None
         if self.keep_alive and self._reader is None and not self._ahead and self._reading:
             self._rest()
         elif not self.keep_alive or (self._reader is not None and not self._is_discardable()):
@@ -172,13 +175,13 @@ class Downstream(ClientConnection):
 
     def cut(self) -> None:
         """Ends the connection so that what was sent can't pass for a whole answer."""
-        self._exchange = None
+        self.exchange = None
         self._phase = Phase.LINGERING
         self.reset()
 
     def start_tunnel(self, tunnel: Tunnel) -> None:
-        self._exchange = None
-        self._tunnel = tunnel
+        self.exchange = None
+        self.tunnel = tunnel
         self._phase = Phase.TUNNEL
         self.deadline_at = tunnel.deadline_at
         if not self.is_writable:
@@ -187,24 +190,25 @@ class Downstream(ClientConnection):
         self._ahead = b""
         if ahead:
             tunnel.from_client(ahead)
-        self.resume_reading()
+        if tunnel.upstream.is_writable:
+            self.resume_reading()
 
     def tunnel_done(self) -> None:
         """The tunnel has ended: close once everything is sent."""
-        self._tunnel = None
+        self.tunnel = None
         self._close_after_flush()
 
     # --- time and the end ---
 
     def on_deadline(self, now: float) -> None:
         """Called by Deadlines when `deadline_at` has passed."""
-        if self._tunnel is not None:
-            self._tunnel.on_deadline(now)
-            if self._tunnel is not None:
-                self.deadline_at = self._tunnel.deadline_at
-        elif self._exchange is not None:
+        if self.tunnel is not None:
+            self.tunnel.on_deadline(now)
+            if self.tunnel is not None:
+                self.deadline_at = self.tunnel.deadline_at
+        elif self.exchange is not None:
             self.deadline_at = NEVER
-            self._exchange.on_deadline(now)
+            self.exchange.on_deadline(now)
         elif self._phase is Phase.HEAD:
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
         else:
@@ -212,19 +216,11 @@ class Downstream(ClientConnection):
 
     def end_now(self) -> None:
         """Ends whatever goes on, at once."""
-        if self._exchange is not None and self._exchange.response_started:
-            self._exchange.client_left()
+        if self.exchange is not None and self.exchange.response_started:
+            self.exchange.client_left()
             self.cut()
         else:
             self._abort()
-
-    @property
-    def exchange(self) -> Exchange | None:
-        return self._exchange
-
-    @property
-    def tunnel(self) -> Tunnel | None:
-        return self._tunnel
 
     # --- reading requests ---
 
@@ -263,6 +259,8 @@ class Downstream(ClientConnection):
             if self._phase is not Phase.HEAD:
                 self._phase = Phase.HEAD
                 self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
+        elif self._phase is Phase.HEAD:
+            self._rest()  # an empty line came in two pieces
 
     def _start(self, data: bytes, end: int) -> None:
         """Begins the exchange of the head in data[:end]."""
@@ -281,57 +279,58 @@ class Downstream(ClientConnection):
         except RouterError as exc:
             self._refuse(exc, data[:end])
             return
-        if head.is_chunked:
-            self._reader = ChunkRelay()
-        elif head.content_length:
-            self._reader = LengthReader(head.content_length)
-        else:
-            self._reader = None
+        self._reader = body_reader(head.content_length) if head.has_body else None
         self.keep_alive = True
         self.deadline_at = NEVER
         exchange = Exchange(gateway, self, head, gateway.outcome_of(head, self))
-        self._exchange = exchange
+        self.exchange = exchange
         gateway.begin(exchange)
 
     def _advance(self) -> None:
-        """Takes the requests that came ahead. A loop, so that a thousand refused ones don't nest."""
+        """Takes the requests that came ahead, while the client reads the answers. A loop: a thousand refused ones don't nest."""
         if self._advancing:
             return
         self._advancing = True
         try:
-            while self._phase is Phase.IDLE and self._ahead:
+            while self._phase is Phase.IDLE and self._ahead and self.is_writable:
                 data = self._ahead
                 self._ahead = b""
                 self._take(data)
         finally:
             self._advancing = False
-        self._resume_if_wanted()
+        self.resume_if_wanted()
 
-    def _resume_if_wanted(self) -> None:
-        """Reads on, unless what is held already, or the sandbox's full buffer, says to wait."""
-        if self._phase is Phase.BUSY and self._exchange is not None:
-            upstream = self._exchange.upstream
+    def resume_if_wanted(self) -> None:
+        """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
+        if self._phase is Phase.BUSY and self.exchange is not None:
+            upstream = self.exchange.upstream
             if self._reader is None or upstream is None:
                 if len(self._ahead) > _MAX_AHEAD:
                     return
             elif not upstream.is_writable:
                 return
+        elif self._phase is Phase.IDLE and not self.is_writable:
+            return
         self.resume_reading()
 
+    def _hold(self, data: bytes) -> None:
+        """Keeps bytes until their turn comes; what is held is bounded by what one read gives."""
+        self._ahead += data
+        if len(self._ahead) > _MAX_AHEAD or self._phase is Phase.IDLE:
+            self.pause_reading()
+
     def _take_while_busy(self, data: bytes) -> None:
-        exchange = self._exchange
+        exchange = self.exchange
         if self._reader is not None and exchange is not None and exchange.upstream is not None:
             if self._ahead:
                 data = self._ahead + data
                 self._ahead = b""
             self._take_body(data)
             return
-        self._ahead = self._ahead + data if self._ahead else data
-        if len(self._ahead) > _MAX_AHEAD:
-            self.pause_reading()
+        self._hold(data)
 
     def _take_body(self, data: bytes) -> None:
-        reader, exchange = self._reader, self._exchange
+        reader, exchange = self._reader, self.exchange
         assert reader is not None
         assert exchange is not None
         pieces: list[bytes] = []
@@ -342,7 +341,7 @@ class Downstream(ClientConnection):
             return
         if pieces:
             exchange.request_data(pieces, reader.body_bytes)
-            if self._exchange is not exchange:
+            if self.exchange is not exchange:
                 return
         if end >= 0:
             self._reader = None
@@ -383,11 +382,12 @@ class Downstream(ClientConnection):
     def _start_discarding(self) -> None:
         self._phase = Phase.DISCARDING
         self.deadline_at = time.monotonic() + self._gateway.header_timeout_s
-        self.resume_reading()
         ahead = self._ahead
         self._ahead = b""
         if ahead:
             self._discard(ahead)
+        if self._phase is Phase.DISCARDING:
+            self.resume_reading()
 
     def _discard(self, data: bytes) -> None:
         reader = self._reader

@@ -171,9 +171,10 @@ class Exchange:
         downstream.keep_alive = downstream.may_keep_alive(self.head) and self._request_ended
         self.outcome.status = status
         self._end()
-        downstream.answer(
+        downstream.write(
             answer(is_head=self.head.method == b"HEAD", close=not downstream.keep_alive)
         )
+        downstream.exchange_done()
 
     # --- called by the downstream ---
 
@@ -331,8 +332,8 @@ class Exchange:
         if self.head.upgrade is None or not self._request_ended:
             raise BadResponse(reason="a 101 that was not asked for")
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
-        self._response_started = True
         open_tunnel(self, head, data, scope=self._path_scope())
+        self._response_started = True
 
     def response_broken(self, error: BadResponse) -> None:
         """The sandbox's bytes make no answer, or the answer was cut."""

@@ -22,6 +22,8 @@ logger = logging.getLogger("sandbox_router.proxy")
 PoolKey = tuple[str, tuple[str, ...], int]
 """Pod UID (or the sandbox's name where discovery has no UIDs), its addresses, the port dialled."""
 
+_FLUSH_S: Final = 30.0
+
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -31,7 +33,7 @@ class ConnectFailed(Exception):
     """One round of dialling an endpoint's addresses failed.
 
     `reason` is from UPSTREAM_ERRORS. `dead_address` is the address of a host that does not answer at all, "" when the
-    host is alive (a refused port).
+    host is alive (a refused port) or was not given its time.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class Pool:
         self._idle: dict[PoolKey, list[Upstream]] = {}
         self._open: dict[str, set[Upstream]] = {}
         """Every connection by pod, idle or not, to retire them."""
+        self._closing: dict[Upstream, float] = {}
+        """Connections whose last bytes are on their way, and until when (monotonic seconds) they may be."""
         self._idle_count = 0
         self._open_count = 0
         self._next_sweep = 0.0
@@ -122,6 +126,7 @@ class Pool:
 
     def forget(self, upstream: Upstream) -> None:
         """Called by a connection that has closed."""
+        self._closing.pop(upstream, None)
         connections = self._open.get(upstream.key[0])
         if connections is None or upstream not in connections:
             return
@@ -145,8 +150,14 @@ class Pool:
                 if upstream.exchange is None and upstream.tunnel is None:
                     upstream.close()
 
+    def closes(self, upstream: Upstream) -> None:
+        """Bounds a close that waits for the sandbox to read: on one that doesn't it would wait for ever."""
+        self._closing[upstream] = time.monotonic() + _FLUSH_S
+
     def sweep(self, now: float) -> None:
-        """Closes connections that have been idle for too long; call it about once a second."""
+        """Closes connections that have been idle, or have been closing, for too long; call it about once a second."""
+        for upstream in [u for u, end in self._closing.items() if end <= now]:
+            upstream.abort()
         if not self._idle_timeout_s or now < self._next_sweep:
             return
         self._next_sweep = now + min(1.0, self._idle_timeout_s / 2)
@@ -160,6 +171,8 @@ class Pool:
         for connections in list(self._open.values()):
             for upstream in list(connections):
                 upstream.close()
+        for upstream in list(self._closing):
+            upstream.abort()
 
     async def connect(self, permit: Permit, *, limit_s: float) -> Upstream:
         """Returns a new connection to the permitted pod, trying its addresses in order.
@@ -175,7 +188,8 @@ class Pool:
                 try:
                     return await self._dial(endpoint, name, address, port, end)
                 except ConnectFailed as exc:
-                    failure = exc
+                    if exc.reason != "connect_timeout" or not failure.dead_address:
+                        failure = exc
         raise failure
 
     async def _resolve(self, name: str, port: int, end: float) -> list[str]:
@@ -209,14 +223,20 @@ class Pool:
         host = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
         key = (endpoint.uid or str(endpoint.ref), endpoint.addresses, port)
         loop = asyncio.get_running_loop()
+        limit_s = self._limit_s(end)
         try:
-            async with asyncio.timeout(self._limit_s(end)):
+            async with asyncio.timeout(limit_s):
                 _, upstream = await loop.create_connection(
                     lambda: Upstream(self, key, address, host.encode()), address, port
                 )
         except TimeoutError as exc:
+            # A client in a hurry must not take the route away from others: only silence for the whole
+            # connect-timeout, or for as long as the kernel tries, means a dead host.
+            is_dead = bool(exc.errno) or limit_s == self._connect_timeout_s
             raise ConnectFailed(
-                "connect_timeout", f"{address}:{port} did not answer", dead_address=name
+                "connect_timeout",
+                f"{address}:{port} did not answer",
+                dead_address=name if is_dead else "",
             ) from exc
         except OSError as exc:
             raise _failure(exc, name, f"{address}:{port}") from exc

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from router.errors import BadResponse
@@ -89,8 +88,7 @@ class Upstream(Connection):
         if not self.is_closed:
             self.is_closed = True
             self._pool.forget(self)
-            if self.transport is not None:
-                self.transport.abort()
+            self.abort()
 
     def close_after_flush(self) -> None:
         """Closes once everything written has been sent; for tunnels, whose last bytes matter."""
@@ -98,6 +96,7 @@ class Upstream(Connection):
             self.is_closed = True
             self._pool.forget(self)
             if self.transport is not None:
+                self._pool.closes(self)
                 self.transport.close()
 
     # --- asyncio.Protocol ---
@@ -115,9 +114,9 @@ class Upstream(Connection):
     def eof_received(self) -> bool:
         if self.tunnel is not None:
             return self.tunnel.sandbox_eof()
-        exchange = self.exchange
-        if exchange is not None:
-            self._ended(exchange, None)
+        if self.exchange is not None:
+            self._ended(self.exchange, None)
+        self.abort()  # nothing that is still unsent is wanted any more
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -142,7 +141,7 @@ class Upstream(Connection):
         if self.tunnel is not None:
             self.tunnel.sandbox_has_room()
         elif self.exchange is not None:
-            self.exchange.downstream.resume_reading()
+            self.exchange.downstream.resume_if_wanted()
 
     # --- reading a response ---
 
