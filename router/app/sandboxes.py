@@ -90,4 +90,5 @@ def build_sandboxes(
         discovery=watches,
         index=index,
         notes=watches.notes,
+        watch_restarts=watches.watch_restarts,
     )

@@ -1,0 +1,48 @@
+"""What several tests of this room need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from router.settings import Settings, load
+
+MakeSettings = Callable[..., Settings]
+
+
+@pytest.fixture
+def sandboxes_file(tmp_path: Path) -> Path:
+    """A file of two sandboxes."""
+    path = tmp_path / "sandboxes.yaml"
+    path.write_text(
+        "sandboxes:\n"
+        "  - {name: box-a, host: 127.0.0.1}\n"
+        "  - {name: box-b, namespace: team-b, host: 127.0.0.1, state: starting}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def make_settings(sandboxes_file: Path) -> MakeSettings:
+    """Returns a maker of settings: a small router on loopback, open to everybody, whose keys the keywords replace."""
+
+    def make(**settings: object) -> Settings:
+        flags = {
+            "http-bind": "127.0.0.1:0",
+            "admin-bind": "off",
+            "auth": "none",
+            "discovery": "file",
+            "sandboxes-file": str(sandboxes_file),
+            "drain-delay": "0",
+            "shutdown-timeout": "1s",
+            "access-log": "false",
+            "log-level": "error",
+        }
+        flags |= {name.replace("_", "-"): str(value) for name, value in settings.items()}
+        if flags["discovery"] != "file":
+            del flags["sandboxes-file"]
+        return load(flags).settings
+
+    return make
