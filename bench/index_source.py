@@ -63,12 +63,12 @@ class Source:
         self.sent = 0
         self.flips.clear()
         self._owed = 0.0
-        if wanted.get("expire") and self._watch is not None:
+        if wanted.get("expire"):
             gone = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
-            await self._watch.write(gone)
+            await self._send(gone)
         flood = int(wanted.get("flood", 0))
         while flood > self.sent and self._watch is not None:
-            await self._watch.write(self._events(min(100, flood - self.sent)))
+            await self._send(self._events(min(100, flood - self.sent)))
         return web.json_response({"sent": self.sent})
 
     async def told(self, request: web.Request) -> web.Response:
@@ -80,18 +80,24 @@ class Source:
         while True:
             await asyncio.sleep(TICK_S)
             elapsed_s, last_at = time.monotonic() - last_at, time.monotonic()
-            if self._watch is None:
-                continue
             if time.monotonic() >= flip_at:
                 flip_at = time.monotonic() + FLIP_INTERVAL_S
                 flip = self._flip()
                 self.flips.append(time.monotonic())
-                await self._watch.write(flip)
+                await self._send(flip)
             # Behind by more than a fifth of a second is lost: the rate that was reached is told.
             self._owed = min(self._owed + self.rate * elapsed_s, self.rate / 5)
             if self._owed >= 1:
-                await self._watch.write(self._events(int(self._owed)))
+                await self._send(self._events(int(self._owed)))
                 self._owed -= int(self._owed)
+
+    async def _send(self, lines: bytes) -> None:
+        """Sends events to the watch; without one they are in the next list."""
+        try:
+            if self._watch is not None:
+                await self._watch.write(lines)
+        except ConnectionError:
+            self._watch = None
 
     def _events(self, count: int) -> bytes:
         lines = []

@@ -101,6 +101,6 @@ class AliasTable:
         if not claim.sandbox.name:
             return False
         sandbox = self._sandbox(claim.sandbox)
-        if sandbox is not None and sandbox.claim_uid:
-            return sandbox.claim_uid == claim.uid
+        if sandbox is not None and sandbox.traits.claim_uid:
+            return sandbox.traits.claim_uid == claim.uid
         return claim.is_bound_by_status

@@ -26,14 +26,18 @@ def compose(
     if sandbox is None:
         return _of_pods_alone(ref, pods, dialable) if pods else None
     own = [pod for pod in pods if pod.sandbox_uid == sandbox.uid]
-    if sandbox.intent is Intent.SUSPENDED:
-        return _absent(sandbox, State.SUSPENDED, sandbox.reason or "SandboxSuspended")
-    chosen = _choose(own, dialable, is_claimed=bool(sandbox.claim_uid), named=sandbox.pod_name)
+    if sandbox.traits.intent is Intent.SUSPENDED:
+        return _absent(sandbox, State.SUSPENDED, sandbox.traits.reason or "SandboxSuspended")
+    chosen = _choose(
+        own, dialable, is_claimed=bool(sandbox.traits.claim_uid), named=sandbox.traits.pod_name
+    )
     if chosen is not None:
-        return _ready(sandbox.ref, chosen, dialable(chosen), sandbox.tokens_not_before)
-    if sandbox.intent is Intent.FINISHED:
-        return _absent(sandbox, State.FINISHED, sandbox.reason)
-    return _absent(sandbox, State.STARTING, _why_starting(own, sandbox.reason), _newest_uid(own))
+        return _ready(sandbox.ref, chosen, dialable(chosen), sandbox.traits.tokens_not_before)
+    if sandbox.traits.intent is Intent.FINISHED:
+        return _absent(sandbox, State.FINISHED, sandbox.traits.reason)
+    return _absent(
+        sandbox, State.STARTING, _why_starting(own, sandbox.traits.reason), _newest_uid(own)
+    )
 
 
 def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialable) -> Endpoint:
@@ -85,7 +89,7 @@ def _absent(sandbox: SandboxRecord, state: State, reason: str, uid: str = "") ->
         state=state,
         sandbox_uid=sandbox.uid,
         reason=reason,
-        tokens_not_before=sandbox.tokens_not_before,
+        tokens_not_before=sandbox.traits.tokens_not_before,
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import math
 import re
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 from router.discovery.api_client import JsonObject
 from router.discovery.objects import (
@@ -24,6 +24,7 @@ from router.routing.endpoint import SandboxRef
 
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
+SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
 # RFC 3339 §5.6; datetime.fromisoformat alone takes dates without a time and times without a zone.
@@ -41,25 +42,35 @@ class Intent(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxRecord:
-    """One Sandbox; equal when routing can't tell the difference (the version is not compared)."""
+class SandboxTraits:
+    """What a Sandbox has in common with many others; equal ones are one object."""
 
-    ref: SandboxRef
-    uid: str
-    version: int = field(compare=False)
     intent: Intent
     reason: str
     """The Ready condition's reason unless it is True, for people."""
     pod_name: str
     """The pod that the legacy annotation names, "" without one."""
     claim_uid: str
-    """The SandboxClaim that controls it, "" when none does."""
+    """The SandboxClaim that controls it, "" when none does, SAME_NAME for a claim that has the Sandbox's own name."""
     tokens_not_before: float
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is old enough."""
 
+
+@dataclass(frozen=True, slots=True)
+class SandboxRecord:
+    """One Sandbox; equal when routing can't tell the difference (the version is not compared)."""
+
+    ref: SandboxRef
+    uid: str
+    version: int = field(compare=False)
+    traits: SandboxTraits
+
     def kept(self, ref: SandboxRef, uid: str) -> SandboxRecord:
         """Returns the record as the table keeps it, see PodRecord.kept."""
-        return replace(self, ref=ref, uid=uid if self.uid == uid else self.uid, version=0)
+        return SandboxRecord(ref, uid if self.uid == uid else self.uid, 0, self.traits)
+
+
+_traits = lru_cache(maxsize=4096)(SandboxTraits)
 
 
 def parse_sandbox(item: JsonObject) -> SandboxRecord:
@@ -71,17 +82,26 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
     if intent is Intent.FINISHED and metadata.get("deletionTimestamp") is not None:
         reason = "SandboxDeleting"
-    kind, _, owner_uid = controller(metadata, EXTENSIONS_GROUP)
     return SandboxRecord(
         ref=SandboxRef(namespace, name),
         uid=uid,
         version=version(metadata),
-        intent=intent,
-        reason=sys.intern(reason),
-        pod_name=text(annotations, POD_NAME_ANNOTATION),
-        claim_uid=owner_uid if kind == "SandboxClaim" else "",
-        tokens_not_before=_tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
+        traits=_traits(
+            intent,
+            reason,
+            text(annotations, POD_NAME_ANNOTATION),
+            _claim_uid(metadata, name),
+            _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
+        ),
     )
+
+
+def _claim_uid(metadata: JsonObject, name: str) -> str:
+    kind, owner_name, owner_uid = controller(metadata, EXTENSIONS_GROUP)
+    if kind != "SandboxClaim":
+        return ""
+    # No other claim's name leads to such a Sandbox, and its own claim's needs no alias: the UID doesn't matter.
+    return SAME_NAME if owner_name == name else owner_uid
 
 
 def _intent(metadata: JsonObject, spec: JsonObject, ready: JsonObject) -> Intent:

@@ -233,7 +233,7 @@ class SandboxTable:
             sandbox = sandbox.kept(sandbox.ref, sandbox.uid)
         self.changes += 1
         self._sandboxes[sandbox.ref] = sandbox
-        if math.isinf(sandbox.tokens_not_before):
+        if math.isinf(sandbox.traits.tokens_not_before):
             logger.warning(
                 "annotation is not an RFC 3339 time: every token is refused for this sandbox",
                 extra={"fields": {"sandbox": str(sandbox.ref)}},

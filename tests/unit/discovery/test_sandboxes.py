@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from router.discovery.sandboxes import Intent, parse_sandbox
+from router.discovery.sandboxes import SAME_NAME, Intent, parse_sandbox
 from tests.fakes.cluster_objects import EXTENSIONS, owner, ready_condition, sandbox
 
 TOKENS = "router.agents.x-k8s.io/tokens-not-before"
@@ -13,7 +13,7 @@ TOKENS = "router.agents.x-k8s.io/tokens-not-before"
 def test_a_running_sandbox_has_no_reason_once_it_is_ready() -> None:
     record = parse_sandbox(sandbox("box", is_ready=True))
 
-    assert (record.intent, record.reason) == (Intent.RUNNING, "")
+    assert (record.traits.intent, record.traits.reason) == (Intent.RUNNING, "")
 
 
 def test_operating_mode_alone_decides_what_suspended_means() -> None:
@@ -21,29 +21,29 @@ def test_operating_mode_alone_decides_what_suspended_means() -> None:
     resumed = sandbox("box", mode="Running", reason="SandboxSuspended")
     resumed["status"]["conditions"].append({"type": "Suspended", "status": "True"})
 
-    assert parse_sandbox(suspended).intent is Intent.SUSPENDED
-    assert parse_sandbox(resumed).intent is Intent.RUNNING
+    assert parse_sandbox(suspended).traits.intent is Intent.SUSPENDED
+    assert parse_sandbox(resumed).traits.intent is Intent.RUNNING
 
 
 def test_replicas_zero_is_how_v1alpha1_said_suspended() -> None:
     item = sandbox("box")
     item["spec"] = {"replicas": 0}
 
-    assert parse_sandbox(item).intent is Intent.SUSPENDED
+    assert parse_sandbox(item).traits.intent is Intent.SUSPENDED
 
 
 def test_operating_mode_outranks_replicas() -> None:
     item = sandbox("box", mode="Running")
     item["spec"]["replicas"] = 0
 
-    assert parse_sandbox(item).intent is Intent.RUNNING
+    assert parse_sandbox(item).traits.intent is Intent.RUNNING
 
 
 @pytest.mark.parametrize("reason", ["SandboxExpired", "PodFailed", "PodSucceeded"])
 def test_a_terminal_reason_means_finished(reason: str) -> None:
     record = parse_sandbox(sandbox("box", reason=reason))
 
-    assert (record.intent, record.reason) == (Intent.FINISHED, reason)
+    assert (record.traits.intent, record.traits.reason) == (Intent.FINISHED, reason)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_terminal_reason_means_finished(reason: str) -> None:
     ["DependenciesNotReady", "SandboxSuspended", "MultiplePods", "ReconcilerError", "Unheard"],
 )
 def test_every_other_reason_means_still_starting(reason: str) -> None:
-    assert parse_sandbox(sandbox("box", reason=reason)).intent is Intent.RUNNING
+    assert parse_sandbox(sandbox("box", reason=reason)).traits.intent is Intent.RUNNING
 
 
 def test_a_terminal_reason_from_before_the_last_change_of_the_spec_lingers_only() -> None:
     item = sandbox("box", reason="SandboxExpired", generation=5)
     item["status"]["conditions"] = [ready_condition(False, "SandboxExpired", generation=4)]
 
-    assert parse_sandbox(item).intent is Intent.RUNNING
+    assert parse_sandbox(item).traits.intent is Intent.RUNNING
 
 
 def test_a_terminal_reason_beside_ready_true_or_unknown_means_nothing() -> None:
@@ -67,27 +67,37 @@ def test_a_terminal_reason_beside_ready_true_or_unknown_means_nothing() -> None:
         {"type": "Ready", "status": "Unknown", "reason": "PodFailed"},
     ]
 
-    assert parse_sandbox(item).intent is Intent.RUNNING
+    assert parse_sandbox(item).traits.intent is Intent.RUNNING
 
 
 def test_a_sandbox_that_is_being_deleted_will_not_come_back() -> None:
     record = parse_sandbox(sandbox("box", deletionTimestamp="2026-11-01T00:00:00Z"))
 
-    assert (record.intent, record.reason) == (Intent.FINISHED, "SandboxDeleting")
+    assert (record.traits.intent, record.traits.reason) == (Intent.FINISHED, "SandboxDeleting")
 
 
 def test_a_claim_that_controls_the_sandbox_is_known_by_uid_and_a_pool_is_not_a_claim() -> None:
     claimed = owner("SandboxClaim", "c", "claim-uid", group=EXTENSIONS)
     pooled = owner("SandboxWarmPool", "p", "pool-uid", group=EXTENSIONS)
 
-    assert parse_sandbox(sandbox("box", controlled_by=claimed)).claim_uid == "claim-uid"
-    assert parse_sandbox(sandbox("box", controlled_by=pooled)).claim_uid == ""
+    assert parse_sandbox(sandbox("box", controlled_by=claimed)).traits.claim_uid == "claim-uid"
+    assert parse_sandbox(sandbox("box", controlled_by=pooled)).traits.claim_uid == ""
+
+
+def test_a_claim_of_the_sandboxs_own_name_needs_no_uid() -> None:
+    claimed = owner("SandboxClaim", "box", "claim-uid", group=EXTENSIONS)
+
+    assert parse_sandbox(sandbox("box", controlled_by=claimed)).traits.claim_uid == SAME_NAME
+
+
+def test_sandboxes_with_equal_traits_share_them() -> None:
+    assert parse_sandbox(sandbox("a")).traits is parse_sandbox(sandbox("b")).traits
 
 
 def test_the_legacy_annotation_names_the_pod() -> None:
     item = sandbox("box", annotations={"agents.x-k8s.io/pod-name": "warm-1"})
 
-    assert parse_sandbox(item).pod_name == "warm-1"
+    assert parse_sandbox(item).traits.pod_name == "warm-1"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +109,10 @@ def test_the_legacy_annotation_names_the_pod() -> None:
     ],
 )
 def test_tokens_not_before_is_an_rfc3339_time(value: str, seconds: float) -> None:
-    assert parse_sandbox(sandbox("box", annotations={TOKENS: value})).tokens_not_before == seconds
+    assert (
+        parse_sandbox(sandbox("box", annotations={TOKENS: value})).traits.tokens_not_before
+        == seconds
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,11 +130,14 @@ def test_tokens_not_before_is_an_rfc3339_time(value: str, seconds: float) -> Non
     ],
 )
 def test_tokens_not_before_that_cannot_be_read_refuses_every_token(value: str) -> None:
-    assert parse_sandbox(sandbox("box", annotations={TOKENS: value})).tokens_not_before == math.inf
+    assert (
+        parse_sandbox(sandbox("box", annotations={TOKENS: value})).traits.tokens_not_before
+        == math.inf
+    )
 
 
 def test_without_the_annotation_no_token_is_too_old() -> None:
-    assert parse_sandbox(sandbox("box")).tokens_not_before == 0.0
+    assert parse_sandbox(sandbox("box")).traits.tokens_not_before == 0.0
 
 
 @pytest.mark.parametrize("junk", [None, 7, "x", []])
@@ -129,4 +145,4 @@ def test_a_spec_and_status_of_any_shape_are_survived(junk: object) -> None:
     item = sandbox("box")
     item["spec"] = item["status"] = item["metadata"]["annotations"] = junk
 
-    assert parse_sandbox(item).intent is Intent.RUNNING
+    assert parse_sandbox(item).traits.intent is Intent.RUNNING
