@@ -237,7 +237,7 @@ class Exchange:
                 response_head(
                     head,
                     add_chunked=False,
-                    drop_chunked=False,
+                    drop_chunked=True,
                     connection=b"",
                     scope=None,
                 )

@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
+from router.errors import BadRequest
 from router.proxy.head import RequestHead, ResponseHead, Special
 from router.proxy.headers import Kind
 from router.routing.path_scope import scoped_location, scoped_set_cookie
@@ -96,7 +97,7 @@ def request_head(
             lines[special[3]] = b""
     if head.nominated:
         _drop_nominated(lines, head.nominated)
-    is_usual = head.upgrade is None and not head.accepts_trailers and head.host
+    is_usual = head.upgrade is None and not head.accepts_trailers and head.has_host_line
     return b"%b\r\n%b%b%b" % (
         b"\r\n".join(filter(None, lines)),
         b"" if is_usual else _hop_by_hop(head, host),
@@ -135,19 +136,19 @@ def without_token(subprotocols: bytes) -> bytes:
 
 
 def subprotocol_token(subprotocols: bytes | None) -> bytes | None:
-    """Returns the credential that a Sec-WebSocket-Protocol value offers, None without one."""
+    """Returns the credential that a Sec-WebSocket-Protocol value offers, None without one. Raises BadRequest for several."""
     if subprotocols is None or SUBPROTOCOL_TOKEN_PREFIX not in subprotocols:
         return None
-    for part in subprotocols.split(b","):
-        part = part.strip(b" \t")
-        if part.startswith(SUBPROTOCOL_TOKEN_PREFIX):
-            return part[len(SUBPROTOCOL_TOKEN_PREFIX) :]
-    return None
+    offered = [part.strip(b" \t") for part in subprotocols.split(b",")]
+    tokens = [part for part in offered if part.startswith(SUBPROTOCOL_TOKEN_PREFIX)]
+    if len(tokens) > 1:
+        raise BadRequest("More than one subprotocol is a bearer token.")
+    return tokens[0][len(SUBPROTOCOL_TOKEN_PREFIX) :] if tokens else None
 
 
 def _hop_by_hop(head: RequestHead, host: bytes) -> bytes:
     """Returns the header lines that concern this hop, and a Host for a request that came without."""
-    lines = [] if head.host else [b"Host: %b\r\n" % host]
+    lines = [] if head.has_host_line else [b"Host: %b\r\n" % host]
     if head.upgrade is not None:
         lines.append(
             b"Connection: %b\r\nUpgrade: %b\r\n"
@@ -234,8 +235,9 @@ def _special_response_line(head: ResponseHead, special: Special, scope: PathScop
     """Returns what becomes of the line; b"" drops it."""
     kind, name, value, _ = special
     if kind == Kind.CONTENT_LENGTH:
-        # RFC 9110 §8.6: a 204 has no length.
-        return b"" if head.status == 204 and head.content_length else b"%b: %b" % (name, value)
+        # RFC 9110 §8.6: no length in a 1xx or 204. A proxy behind us could take such a 1xx for the whole answer.
+        has_none = head.status < 200 or (head.status == 204 and head.content_length)
+        return b"" if has_none else b"%b: %b" % (name, value)
     if kind == Kind.UPGRADE:
         return b"%b: %b" % (name, value) if head.status in (101, 426) else b""
     if kind == Kind.LOCATION and scope is not None:

@@ -37,6 +37,7 @@ from router.errors import (
 from router.proxy.answers import health_answer
 from router.proxy.clients import Clients
 from router.proxy.deadlines import Deadlines
+from router.proxy.dialling import open_slowly
 from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Network, Peer, client_address, subprotocol_token
@@ -193,8 +194,6 @@ class Gateway:
         authenticating: Awaitable[Authenticated] | None = None,
         authorizing: Awaitable[Permit] | None = None,
     ) -> None:
-        from router.proxy.dialling import open_slowly
-
         exchange.task = self._tasks.start(
             open_slowly(self, exchange, authenticating=authenticating, authorizing=authorizing),
             name="open",
@@ -207,9 +206,13 @@ class Gateway:
 
     def authenticated(self, exchange: Exchange, authenticated: Authenticated) -> None:
         """Notes who calls, and refuses what can be refused before anything costly."""
+        head = exchange.head
+        if head.sandbox_token and head.sandbox_token in (head.authorization or b""):
+            # The app's own Authorization may pass beside X-Sandbox-Token, but not our token in its place.
+            authenticated = authenticated._replace(consumed_authorization=True)
         exchange.authenticated = authenticated
         exchange.outcome.principal = authenticated.principal.subject
-        length = exchange.head.content_length
+        length = head.content_length
         if self.max_body_bytes and length is not None and length > self.max_body_bytes:
             raise BodyTooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
         if self.limits.max_staleness_s and self.source.is_stale(self.limits.max_staleness_s):

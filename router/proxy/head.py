@@ -14,6 +14,7 @@ import httptools
 from router.errors import (
     AmbiguousTarget,
     BadResponse,
+    HeadersTooLarge,
     MalformedMessage,
     RouterError,
     VersionNotSupported,
@@ -33,6 +34,8 @@ _TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, or
 # uri-host [":" port] (RFC 9110 §7.2) without userinfo, spaces or escapes.
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _MAX_LENGTH_DIGITS: Final = 18
+_MAX_LINES: Final = 1000
+_MAX_OPTIONS: Final = 64
 
 _FIRST_ROUTING: Final = Kind.SANDBOX_ID
 _LAST_ROUTING: Final = Kind.SANDBOX_TIMEOUT  # the kinds between are in Asked's order
@@ -51,11 +54,13 @@ class RequestHead:
     """The head as it came, line by line: the request line, each header, two empty ones."""
     special: list[Special]
     host: bytes = b""
+    """From the Host header, or the authority of an absolute-form target."""
+    has_host_line: bool = False
     asked: Asked = _NOTHING_ASKED
     content_length: int | None = None
     is_chunked: bool = False
     keep_alive: bool = True
-    says_close: bool = False
+    has_connection: bool = False
     nominated: frozenset[bytes] = frozenset()
     """Names that Connection takes out, lower case."""
     upgrade: bytes | None = None
@@ -92,7 +97,7 @@ class ResponseHead:
     content_length: int | None = None
     is_chunked: bool = False
     keep_alive: bool = True
-    says_close: bool = False
+    has_connection: bool = False
     nominated: frozenset[bytes] = frozenset()
     upgrade: bytes | None = None
 
@@ -110,6 +115,8 @@ _JUDGE: Final = _NoCallbacks()
 def _special_lines(lines: list[bytes], kinds: KindTable) -> list[Special]:
     """Returns the header lines that need a decision. llhttp has found every line to be `name:value`."""
     special = []
+    if len(lines) > _MAX_LINES:
+        raise HeadersTooLarge(f"More than {_MAX_LINES} header lines.")
     for at in range(1, len(lines) - 2):
         name, _, value = lines[at].partition(b":")
         kind = kinds[name]
@@ -156,6 +163,8 @@ def _read_special(head: RequestHead) -> None:
             _read_routing(asked, kind - _FIRST_ROUTING, value)
         else:
             _REQUEST_READERS[kind](head, value)
+    if head.has_connection:
+        _read_connection(head)
     if asked is not None:
         head.asked = Asked(*asked)
 
@@ -212,31 +221,39 @@ def _read_nothing(head: Any, value: bytes) -> None:
     pass
 
 
-def _read_request_connection(head: RequestHead, value: bytes) -> None:
-    tokens = [token.strip(b" \t") for token in value.lower().split(b",")]
-    if b"close" in tokens:
+def _options(value: bytes) -> list[bytes]:
+    """Returns the elements of a list header. Raises MalformedMessage for a list that only an attack has."""
+    if value.count(b",") >= _MAX_OPTIONS:
+        raise MalformedMessage("Too many options in a Connection, Upgrade or TE header.")
+    return [option.strip(b" \t") for option in value.split(b",")]
+
+
+def _read_connection(head: RequestHead | ResponseHead) -> None:
+    """Reads all Connection lines together: line by line, many of them would cost their square."""
+    options = _options(
+        b",".join([v for kind, _, v, _ in head.special if kind == Kind.CONNECTION]).lower()
+    )
+    if b"close" in options:
         head.keep_alive = False
-        head.says_close = True
-    elif b"keep-alive" in tokens and head.version == 10 and not head.says_close:
+    elif b"keep-alive" in options:
         head.keep_alive = True
-    head.nominated |= nominated(tokens)
-    if b"upgrade" in tokens:
+    head.nominated = nominated(options)
+    if isinstance(head, RequestHead) and b"upgrade" in options:
         head.upgrade = _offered_protocols(head.special)
 
 
 def _offered_protocols(special: list[Special]) -> bytes | None:
     """Returns the Upgrade values without h2c, which is never offered to a sandbox."""
-    offered = [
-        protocol.strip(b" \t")
-        for kind, _, value, _ in special
-        if kind == Kind.UPGRADE
-        for protocol in value.split(b",")
-    ]
+    offered = _options(b",".join([v for kind, _, v, _ in special if kind == Kind.UPGRADE]))
     return b", ".join(p for p in offered if p and p.lower() not in (b"h2c", b"h2")) or None
 
 
+def _note_connection(head: Any, value: bytes) -> None:
+    head.has_connection = True
+
+
 def _read_te(head: RequestHead, value: bytes) -> None:
-    if any(part.strip(b" \t").lower() == b"trailers" for part in value.split(b",")):
+    if b"trailers" in _options(value.lower()):
         head.accepts_trailers = True
 
 
@@ -262,6 +279,7 @@ def _read_host(head: RequestHead, value: bytes) -> None:
     if not _HOST.fullmatch(value):
         raise MalformedMessage("Malformed Host header.")
     head.host = value
+    head.has_host_line = True
 
 
 def _read_expect(head: RequestHead, value: bytes) -> None:
@@ -304,7 +322,7 @@ def _first_reader(attribute: str) -> Any:
 
 
 _REQUEST_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
-_REQUEST_READERS[Kind.CONNECTION] = _read_request_connection
+_REQUEST_READERS[Kind.CONNECTION] = _note_connection
 _REQUEST_READERS[Kind.TE] = _read_te
 _REQUEST_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
 _REQUEST_READERS[Kind.CONTENT_LENGTH] = _read_content_length
@@ -329,52 +347,46 @@ _USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 
 
+def _response_version(block: bytes) -> int:
+    """Returns 10 or 11 for a status line as it has to be. Raises BadResponse."""
+    if not block.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")):
+        raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
+    if not block.startswith(_USUAL_STATUS_LINE) and not _STATUS_LINE.match(block):
+        raise BadResponse(reason="malformed status line")
+    return 11 if block.startswith(b"HTTP/1.1") else 10
+
+
 def parse_response(block: bytes) -> ResponseHead:
     """Returns the head in `block`: from the status line up to and with the empty line. Raises BadResponse."""
     head = ResponseHead()
     head.raw = block
-    head.version = 11
-    head.is_plain = True
-    if block.startswith(b"HTTP/1.0 "):
-        head.version = 10
-        head.keep_alive = False
-        head.is_plain = False
-    elif not block.startswith(b"HTTP/1.1 "):
-        raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
+    head.version = _response_version(block)
+    head.is_plain = head.version == 11
+    head.keep_alive = head.is_plain
     try:
         httptools.HttpResponseParser(_JUDGE).feed_data(block)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as exc:
         raise BadResponse(reason=f"malformed head: {exc}") from exc
-    if not block.startswith(_USUAL_STATUS_LINE) and not _STATUS_LINE.match(block):
-        raise BadResponse(reason="malformed status line")
     head.status = int(block[9:12])
-    head.special = _special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
     try:
+        head.special = _special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
         for kind, _, value, _ in head.special:
             if kind not in _CROSSES_AS_IT_IS:
                 head.is_plain = False
             _RESPONSE_READERS[kind](head, value)
+        if head.has_connection:
+            _read_connection(head)
     except RouterError as exc:
         raise BadResponse(reason=exc.detail) from exc
-    if head.status == 204 and head.content_length:
+    if head.special and (head.status < 200 or (head.status == 204 and head.content_length)):
         head.is_plain = False
     return head
 
 
-def _read_response_connection(head: ResponseHead, value: bytes) -> None:
-    tokens = [token.strip(b" \t") for token in value.lower().split(b",")]
-    if b"close" in tokens:
-        head.keep_alive = False
-        head.says_close = True
-    elif b"keep-alive" in tokens and head.version == 10 and not head.says_close:
-        head.keep_alive = True
-    head.nominated |= nominated(tokens)
-
-
 _RESPONSE_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
-_RESPONSE_READERS[Kind.CONNECTION] = _read_response_connection
+_RESPONSE_READERS[Kind.CONNECTION] = _note_connection
 _RESPONSE_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
 _RESPONSE_READERS[Kind.CONTENT_LENGTH] = _read_content_length
 _RESPONSE_READERS[Kind.UPGRADE] = _appending_reader("upgrade")

@@ -65,6 +65,8 @@ _VOUCHED_FOR = {
     b"x-forwarded-host": Kind.FORWARDED_HOST,
     b"x-forwarded-proto": Kind.FORWARDED_PROTO,
     b"x-forwarded-client-cert": Kind.CLIENT_CERT,
+    b"client-cert": Kind.DROP,
+    b"client-cert-chain": Kind.DROP,
     b"x-sandbox-id": Kind.SANDBOX_ID,
     b"x-sandbox-namespace": Kind.SANDBOX_NAMESPACE,
     b"x-sandbox-port": Kind.SANDBOX_PORT,
@@ -161,6 +163,7 @@ _NOT_IN_TRAILERS = frozenset(
 
 # Spellings seen so far. Bounded: a client that invents names can't make it grow.
 _MEMO_LIMIT = 4096
+_MEMO_NAME_BYTES = 64
 
 
 class KindTable(dict[bytes, int]):
@@ -173,7 +176,7 @@ class KindTable(dict[bytes, int]):
 
     def __missing__(self, name: bytes) -> int:
         kind = self._classify(name.lower())
-        if len(self) < _MEMO_LIMIT:
+        if len(self) < _MEMO_LIMIT and len(name) <= _MEMO_NAME_BYTES:
             self[name] = kind
         return kind
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.errors import BadRequest
 from router.proxy.forwarding import (
     PathScope,
     Peer,
@@ -18,7 +19,7 @@ from router.proxy.forwarding import (
     subprotocol_token,
     without_token,
 )
-from router.proxy.head import RequestHead, parse_request, parse_response
+from router.proxy.head import RequestHead, parse_request, parse_response, resolve_target_form
 from router.proxy.headers import REQUEST_KINDS, Kind
 from router.routing.endpoint import SandboxRef
 from router.routing.target import NamedBy, Target
@@ -374,7 +375,6 @@ def test_the_origin_of_a_plain_request_is_the_apps_business(policy: str) -> None
         (b"a,b ,  c", None, b"a,b ,  c"),
         (b"sandbox-router.bearer.t0k.en", b"t0k.en", b""),
         (b"chat, sandbox-router.bearer.t, b", b"t", b"chat, b"),
-        (b"sandbox-router.bearer.t,sandbox-router.bearer.u,c", b"t", b"c"),
         (b"x-sandbox-router.bearer.t", None, b"x-sandbox-router.bearer.t"),
         (b"sandbox-router.bearer.", b"", b""),
         (b"sandbox-router.bearer", None, b"sandbox-router.bearer"),
@@ -387,6 +387,13 @@ def test_a_token_among_the_subprotocols_is_taken_out(
     assert without_token(offered) == left
     lines = sent(head_of(*UPGRADE, b"Sec-WebSocket-Protocol: " + offered))
     assert values(lines, "sec-websocket-protocol") == ([left] if left else [])
+
+
+def test_several_tokens_among_the_subprotocols_are_refused() -> None:
+    offered = b"sandbox-router.bearer.t,sandbox-router.bearer.u,c"
+    with pytest.raises(BadRequest, match="More than one subprotocol"):
+        subprotocol_token(offered)
+    assert without_token(offered) == b"c"
 
 
 def test_without_subprotocols_there_is_no_token() -> None:
@@ -575,3 +582,22 @@ def test_the_scope_knows_the_path_that_the_sandbox_saw() -> None:
     assert scope_of().request_path == b"/a/b"
     assert scope_of(path="/s/team/box/8888").request_path == b"/"
     assert scope_of(path="/s/team/box/8888?q=1").request_path == b"/"
+
+
+def test_an_absolute_target_of_an_old_client_still_gives_the_sandbox_a_host() -> None:
+    head = parse_request(b"GET http://box/a HTTP/1.0\r\n\r\n")
+    resolve_target_form(head)
+    assert len(values(sent(head), "host")) == 1
+
+
+@pytest.mark.parametrize("status", [100, 103])
+def test_an_interim_answer_crosses_without_any_length(status: int) -> None:
+    head = parse_response(b"HTTP/1.1 %d Early\r\nLink: </a>\r\nContent-Length: 0\r\n\r\n" % status)
+    crossed = response_head(head, add_chunked=False, drop_chunked=True, connection=b"", scope=None)
+    assert crossed == b"HTTP/1.1 %d Early\r\nLink: </a>\r\n\r\n" % status
+
+
+def test_an_interim_answer_crosses_without_transfer_encoding() -> None:
+    head = parse_response(b"HTTP/1.1 103 Early\r\nTransfer-Encoding: chunked\r\n\r\n")
+    crossed = response_head(head, add_chunked=False, drop_chunked=True, connection=b"", scope=None)
+    assert crossed == b"HTTP/1.1 103 Early\r\n\r\n"

@@ -352,6 +352,13 @@ def test_a_consumed_authorization_never_reaches_the_sandbox(consumes: bool) -> N
     assert (b"secret" in stage.sandbox().received()) is not consumes
 
 
+def test_the_consumed_token_does_not_reach_the_sandbox_in_authorization_either() -> None:
+    stage = Noted()
+    stage.door.consumes = False
+    stage.ask(named("box", b"X-Sandbox-Token: secret", b"Authorization: Bearer secret"))
+    assert b"secret" not in stage.sandbox().received()
+
+
 # --- limits ---------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from router.errors import (
     AmbiguousTarget,
     BadResponse,
+    HeadersTooLarge,
     MalformedMessage,
     VersionNotSupported,
 )
@@ -655,3 +656,32 @@ def test_the_reason_of_a_bad_response_is_for_the_log_alone() -> None:
         response("Transfer-Encoding: gzip, chunked")
     assert caught.value.detail == BadResponse.default_detail
     assert "chunked" in caught.value.reason
+
+
+# --- heads that only an attack has ------------------------------------------------------------
+
+
+def test_more_header_lines_than_anybody_needs_are_refused_both_ways() -> None:
+    lines = ["A: b"] * 1001
+    with pytest.raises(HeadersTooLarge):
+        request(*lines)
+    with pytest.raises(BadResponse):
+        response(*lines)
+
+
+@pytest.mark.parametrize("name", ["Connection", "TE"])
+def test_a_list_of_many_options_is_refused(name: str) -> None:
+    with pytest.raises(MalformedMessage, match="Too many options"):
+        request(f"{name}: " + "a," * 64)
+
+
+def test_many_offers_of_an_upgrade_are_refused() -> None:
+    with pytest.raises(MalformedMessage, match="Too many options"):
+        request("Connection: upgrade", "Upgrade: " + "a," * 64)
+
+
+def test_many_connection_lines_are_counted_together() -> None:
+    with pytest.raises(MalformedMessage, match="Too many options"):
+        request("Upgrade: a", *["Connection: upgrade"] * 65)
+    with pytest.raises(BadResponse):
+        response(*["Connection: x"] * 65)

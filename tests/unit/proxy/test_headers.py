@@ -197,6 +197,17 @@ def test_a_client_that_invents_names_cannot_fill_memory(monkeypatch: pytest.Monk
     assert table[b"TE"] == Kind.TE, "a full memo still answers"
 
 
+def test_a_long_name_is_not_remembered() -> None:
+    table = KindTable({b"te": Kind.TE}, lookalikes=frozenset())
+    assert table[b"X" * 65] == Kind.FORWARD
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize("name", [b"Client-Cert", b"client-cert-chain", b"Client_Cert"])
+def test_a_strangers_certificate_headers_do_not_cross(name: bytes) -> None:
+    assert REQUEST_KINDS[name] == Kind.DROP
+
+
 def test_a_spelling_is_classified_once() -> None:
     table = KindTable({b"te": Kind.TE}, lookalikes=frozenset())
     assert table[b"Te"] == Kind.TE
