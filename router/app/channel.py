@@ -57,11 +57,11 @@ class Channel:
         """Returns the next frame. Raises ChannelClosed."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4), "big")
-            if size > _MAX_FRAME:
-                raise ChannelClosed(f"a frame of {size} bytes")
-            return await self._reader.readexactly(size)
+            if size <= _MAX_FRAME:
+                return await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as exc:
             raise ChannelClosed("the other process is gone") from exc
+        raise ChannelClosed(f"a frame of {size} bytes")
 
     async def tell(self, event: str) -> None:
         await self.send(orjson.dumps({"event": event}))
@@ -72,8 +72,8 @@ class Channel:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            await self.send(orjson.dumps({"id": number, "ask": question, "arg": argument}))
             async with asyncio.timeout(timeout_s):
+                await self.send(orjson.dumps({"id": number, "ask": question, "arg": argument}))
                 return await answer
         finally:
             self._asked.pop(number, None)

@@ -1,0 +1,134 @@
+"""What the admin port shows of one worker, and how its questions travel between processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.app.facts import (
+    WorkerFacts,
+    filter_from,
+    filter_text,
+    question_from,
+    question_text,
+)
+from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.server.explain import Question
+from router.server.metrics import Metrics
+from router.server.sandbox_listing import Filter
+
+raw = st.binary(max_size=20)
+questions = st.builds(
+    Question,
+    headers=st.lists(st.tuples(raw, raw), max_size=4).map(tuple),
+    method=raw,
+    path=raw,
+    namespace=st.none() | raw,
+    name=st.none() | raw,
+    port=st.none() | raw,
+)
+filters = st.builds(
+    Filter,
+    namespace=st.none() | st.text(max_size=10),
+    name=st.none() | st.text(max_size=10),
+    state=st.none() | st.sampled_from(State),
+    limit=st.integers(0, 10_000),
+)
+
+
+@given(questions)
+def test_a_question_comes_through_another_process_byte_for_byte(question: Question) -> None:
+    assert question_from(orjson.loads(orjson.dumps(question_text(question)))) == question
+
+
+@given(filters)
+def test_a_filter_comes_through_another_process_as_it_is(wanted: Filter) -> None:
+    assert filter_from(orjson.loads(orjson.dumps(filter_text(wanted)))) == wanted
+
+
+class Working:
+    """In a Worker's place."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(version="7")
+        self.asked: list[Question] = []
+
+    def missing(self) -> list[str]:
+        return ["patience"]
+
+    def known_sandboxes(self) -> Iterator[Endpoint]:
+        for name in ("box-a", "box-b"):
+            yield Endpoint(SandboxRef("default", name), "uid-" + name, State.READY, ("10.0.0.5",))
+
+    async def explain(self, question: Question) -> dict[str, Any]:
+        self.asked.append(question)
+        return {"outcome": {"status": 200}}
+
+
+QUESTION = Question(
+    headers=((b"X-Sandbox-ID", b"box\xff"),),
+    method=b"GET",
+    path=b"/",
+    namespace=None,
+    name=b"box",
+    port=None,
+)
+WANTED = Filter(name="box-b", limit=10)
+
+
+@pytest.fixture
+def worker() -> Working:
+    return Working()
+
+
+@pytest.fixture
+def facts(worker: Working) -> WorkerFacts:
+    return WorkerFacts(worker)  # type: ignore[arg-type]
+
+
+async def test_each_fact_is_the_workers(facts: WorkerFacts, worker: Working) -> None:
+    assert await facts.missing() == ["patience"]
+    assert await facts.explain(QUESTION) == {"outcome": {"status": 200}}
+    assert worker.asked == [QUESTION]
+    assert "box-b" in json.dumps(await facts.sandboxes(WANTED))
+    assert "box-a" not in json.dumps(await facts.sandboxes(WANTED))
+
+
+async def test_metrics_come_with_what_the_system_counts(facts: WorkerFacts) -> None:
+    snapshot = await facts.snapshot()
+    assert "sandbox_router_build_info" in snapshot
+    assert any(name.startswith("process_") for name in snapshot)
+
+
+@pytest.mark.parametrize(
+    ("asked", "argument"),
+    [
+        ("missing", None),
+        ("snapshot", None),
+        ("sandboxes", filter_text(WANTED)),
+        ("explain", question_text(QUESTION)),
+    ],
+)
+async def test_the_supervisor_gets_the_same_as_json(
+    facts: WorkerFacts, worker: Working, asked: str, argument: Any
+) -> None:
+    answer = orjson.loads(orjson.dumps(await facts.answer(asked, argument)))
+    if asked == "missing":
+        assert answer == ["patience"]
+    elif asked == "snapshot":
+        assert "sandbox_router_build_info" in answer
+    elif asked == "sandboxes":
+        assert "box-b" in json.dumps(answer)
+    else:
+        assert worker.asked == [QUESTION]
+
+
+async def test_anything_else_is_no_question(facts: WorkerFacts) -> None:
+    with pytest.raises(KeyError):
+        await facts.answer("settings", None)
