@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
@@ -21,6 +21,7 @@ from router.auth.mtls import identity_of, parse_xfcc
 from router.discovery.api_client import KubernetesApi
 from router.discovery.cluster_access import cluster_access
 from router.discovery.reviews import KubernetesReviewer
+from router.errors import Overloaded
 from router.proxy.clients import Clients
 from router.proxy.deadlines import NEVER, Deadlines
 from router.proxy.downstream import Downstream
@@ -81,6 +82,7 @@ class Worker:
     def __init__(self, settings: Settings, sockets: Sockets) -> None:
         self._settings = settings
         self._sockets = sockets
+        self._is_built = False
         self._is_stopping = False
         self._is_listening = False
         self._listeners: list[Listener] = []
@@ -116,6 +118,8 @@ class Worker:
         missing = ["the router is shutting down"] if self._is_stopping else []
         if not self._is_listening and not self._is_stopping:
             missing.append("the listeners are not open yet")
+        if not self._is_built:
+            return missing
         missing += self.sandboxes.discovery.missing()
         for tell in self.access.missing:
             missing += tell()
@@ -126,10 +130,12 @@ class Worker:
 
     def known_sandboxes(self) -> Iterator[Endpoint]:
         """Yields every sandbox that can be listed."""
-        return self.sandboxes.known()
+        return self.sandboxes.known() if self._is_built else iter(())
 
     async def explain(self, question: Question) -> dict[str, Any]:
-        """Returns each decision about a request, up to the address."""
+        """Returns each decision about a request, up to the address. Raises Overloaded before there is anything to ask."""
+        if not self._is_built:
+            raise Overloaded("This router is still starting.")
         return await self._explainer.explain(question)
 
     # --- life ---
@@ -214,6 +220,7 @@ class Worker:
             max_staleness_s=settings.discovery.max_staleness_s,
         )
         self._show_readings(pool)
+        self._is_built = True
 
     async def _api(
         self, resources: contextlib.AsyncExitStack, is_wanted: bool
@@ -311,32 +318,39 @@ class Worker:
 
 
 class Background:
-    """The tasks that run as long as the worker; one that ends is a failure of the whole."""
+    """The tasks that run as long as the worker; one that fails is a failure of the whole."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    def start(self, coroutine: Any) -> None:
-        self._tasks.add(asyncio.get_running_loop().create_task(coroutine))
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
 
     async def until(self, event: asyncio.Event) -> None:
-        """Returns when the event is set. Raises what a task failed with."""
+        """Returns when the event is set. Raises what a task failed with, whenever it was started."""
         wish: asyncio.Task[Any] = asyncio.get_running_loop().create_task(event.wait())
         try:
-            while not wish.done():
-                done, _ = await asyncio.wait(
-                    (*self._tasks, wish), return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done & self._tasks:
-                    self._tasks.discard(task)
-                    task.result()
+            await asyncio.wait((wish, self._failure), return_when=asyncio.FIRST_COMPLETED)
         finally:
             wish.cancel()
+        if self._failure.done():
+            raise self._failure.result()
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self._failure.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failure.set_result(error)
 
 
 @contextlib.asynccontextmanager

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from router.settings import Address
+
+logger = logging.getLogger("sandbox_router.server")
 
 BACKLOG: Final = 4096
 
@@ -119,7 +122,12 @@ class Listener:
         """Handshakes from now on use this context; connections that are open stay as they are. Once stopped it does nothing."""
         if self._is_stopped:
             return
-        made = await self._serve(context)
+        try:
+            made = await self._serve(context)
+        except OSError as exc:
+            # Out of descriptors, say: an old certificate serves better than none.
+            logger.error("certificate not exchanged", extra={"fields": {"reason": str(exc)}})
+            return
         # It may have been stopped meanwhile: then the new servers are the ones too many.
         old, self._servers = (made, []) if self._is_stopped else (self._servers, made)
         for server in old:
@@ -136,13 +144,20 @@ class Listener:
     async def _serve(self, context: ssl.SSLContext | None) -> list[asyncio.Server]:
         loop = asyncio.get_running_loop()
         timeout_s = self._handshake_timeout_s if context is not None else None
-        return [
-            await loop.create_server(
-                self._protocol,
-                sock=sock.dup(),
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=timeout_s or None,
-            )
-            for sock in self._sockets
-        ]
+        servers: list[asyncio.Server] = []
+        try:
+            for sock in self._sockets:
+                servers.append(  # noqa: PERF401 - those before one that fails must be closed
+                    await loop.create_server(
+                        self._protocol,
+                        sock=sock.dup(),
+                        ssl=context,
+                        backlog=BACKLOG,
+                        ssl_handshake_timeout=timeout_s or None,
+                    )
+                )
+        except OSError:
+            for server in servers:
+                server.close()
+            raise
+        return servers

@@ -294,6 +294,44 @@ def test_a_certificate_that_comes_with_or_after_the_stop_opens_nothing(bound: Bi
     run(body())
 
 
+def test_a_certificate_that_cannot_be_exchanged_leaves_the_old_one_in_force(
+    bound: Binding, run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = trustme.CA()
+
+    async def body() -> None:
+        sockets = [*bound("127.0.0.1"), *bound("127.0.0.1")]
+        ports = [port for _, port in addresses_of(sockets)]
+        listening = listener(sockets)
+        await listening.start(tls_context(authority))
+        create_server = asyncio.get_running_loop().create_server
+        attempts = 0
+
+        async def fails_once(*args: object, **kwargs: object) -> object:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 2:
+                kwargs["sock"].close()  # type: ignore[attr-defined]
+                raise OSError(errno.EMFILE, "Too many open files")
+            return await create_server(*args, **kwargs)  # type: ignore[arg-type]
+
+        class Loop:
+            create_server = staticmethod(fails_once)
+
+        monkeypatch.setattr(listeners.asyncio, "get_running_loop", Loop)
+        await listening.exchange(tls_context(trustme.CA()))
+        monkeypatch.undo()
+        await asyncio.sleep(0)
+        for port in ports:
+            connection = await connect(port, authority)
+            assert await says(connection, b"hello") == b"hello"
+            await close(connection)
+        listening.stop()
+
+    run(body())
+    assert [record.getMessage() for record in caplog.records] == ["certificate not exchanged"]
+
+
 def test_its_repr_says_where_it_listens_even_when_it_has_stopped(bound: Binding, run) -> None:
     async def body() -> None:
         (sock,) = bound("127.0.0.1")

@@ -1,0 +1,356 @@
+"""One process's data plane: built, serving, draining, and what it says about itself at each moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.app.worker import Background, Sockets, Stop, Worker, _limits, installed_version
+from router.errors import Overloaded
+from router.proxy.deadlines import NEVER
+from router.routing.endpoint import SandboxRef
+from router.server.explain import Question
+from router.server.listeners import addresses_of, bind, close_all
+from router.settings import Address, Settings
+from tests.unit.app.conftest import MakeSettings
+
+QUESTION = Question(
+    headers=((b"Host", b"router"),),
+    method=b"GET",
+    path=b"/",
+    namespace=None,
+    name=b"box-a",
+    port=None,
+)
+
+
+@pytest.fixture(autouse=True)
+def _garbage_as_before() -> Iterator[None]:
+    """A worker tunes the garbage collector of its whole process."""
+    threshold = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+class Running:
+    """A worker that serves, in this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        address = settings.listeners.http_bind
+        assert address is not None
+        self.sockets = bind(address, setting="http-bind")
+        self.address = addresses_of(self.sockets)[0]
+        self.worker = Worker(settings, Sockets(http=self.sockets, own=[self.address]))
+        self.stop = Stop()
+        self.listening = asyncio.Event()
+        self.code: int | None = None
+
+    async def run(self) -> None:
+        self.code = await self.worker.run(self.stop, on_listening=self.listening.set)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Returns the answer of a connection of its own, which ends it."""
+        reader, writer = await asyncio.open_connection(*self.address)
+        try:
+            writer.write(request)
+            return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    async with asyncio.timeout(30):
+        place = Running(settings)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(place.run())
+                tasks.create_task(_listening_or_failed(place, task))
+                await place.listening.wait()
+                yield place
+                place.stop.insist()
+        finally:
+            close_all(place.sockets)
+
+
+async def _listening_or_failed(place: Running, task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
+    place.listening.set()
+
+
+def request(*lines: str, target: str = "/") -> bytes:
+    head = [f"GET {target} HTTP/1.1", "Host: router", "Connection: close", *lines]
+    return "\r\n".join([*head, "", ""]).encode()
+
+
+# --- serving --------------------------------------------------------------------------------
+
+
+async def test_it_serves_what_its_table_knows(
+    make_settings: MakeSettings, sandboxes_file: Path
+) -> None:
+    async def sandbox(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.close()
+
+    server = await asyncio.start_server(sandbox, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running(make_settings()) as place:
+        answer = await place.ask(request("X-Sandbox-ID: box-a", f"X-Sandbox-Port: {port}"))
+        assert answer.endswith(b"\r\n\r\nhello")
+        assert place.worker.missing() == []
+    assert place.code == 0
+
+
+async def test_it_never_dials_where_the_router_itself_listens(make_settings: MakeSettings) -> None:
+    async with running(make_settings()) as place:
+        own = place.address[1]
+        answer = await place.ask(request("X-Sandbox-ID: box-a", f"X-Sandbox-Port: {own}"))
+    assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) -> None:
+    async with running(make_settings()) as place:
+        refs = sorted(endpoint.ref for endpoint in place.worker.known_sandboxes())
+        explanation = await place.worker.explain(QUESTION)
+    assert refs == [SandboxRef("default", "box-a"), SandboxRef("team-b", "box-b")]
+    assert "box-a" in str(explanation)
+
+
+# --- before and after -----------------------------------------------------------------------
+
+
+async def test_before_anything_is_built_it_is_not_ready_and_knows_nothing(
+    make_settings: MakeSettings,
+) -> None:
+    worker = Worker(make_settings(), Sockets())
+    assert worker.missing() == ["the listeners are not open yet"]
+    assert list(worker.known_sandboxes()) == []
+    with pytest.raises(Overloaded, match="starting"):
+        await worker.explain(QUESTION)
+    assert "listening=False stopping=False" in repr(worker)
+
+
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [("sandboxes_file", "sandboxes: [{name: BOX}]"), ("policy_file", "rules: 5")],
+)
+async def test_a_file_that_cannot_be_used_stops_the_start_and_leaves_nothing_open(
+    make_settings: MakeSettings, tmp_path: Path, key: str, content: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(content)
+    worker = Worker(make_settings(**{key: path}), Sockets())
+    with pytest.raises(ValueError, match=str(path)):
+        await worker.run(Stop())
+    assert worker.missing() != []
+
+
+# --- stopping -------------------------------------------------------------------------------
+
+
+def test_a_first_wish_is_gentle_and_a_second_one_is_not() -> None:
+    stop = Stop()
+    stop.ask()
+    assert (stop.gently.is_set(), stop.at_once.is_set()) == (True, False)
+    stop.ask()
+    assert stop.at_once.is_set()
+
+
+def test_who_insists_needs_no_second_time() -> None:
+    stop = Stop()
+    stop.insist()
+    assert (stop.gently.is_set(), stop.at_once.is_set()) == (True, True)
+
+
+async def test_while_draining_it_is_not_ready_but_serves(make_settings: MakeSettings) -> None:
+    async with running(make_settings(drain_delay="20s")) as place:
+        place.stop.ask()
+        await until(lambda: place.worker.missing() == ["the router is shutting down"])
+        answer = await place.ask(request("X-Sandbox-ID: BOX"))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"Connection: close" in answer
+
+
+async def test_a_second_wish_ends_what_is_open_at_once(
+    make_settings: MakeSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = make_settings(drain_delay="0", shutdown_timeout="20s", wait_for_ready="20s")
+    with caplog.at_level(logging.WARNING):
+        async with running(settings) as place:
+            waiting = "X-Sandbox-ID: box-b", "X-Sandbox-Namespace: team-b"
+            async with asyncio.TaskGroup() as tasks:
+                asking = tasks.create_task(outcome(place.ask(request(*waiting))))
+                index = place.worker.sandboxes.index
+                assert index is not None
+                await until(lambda: index.waiting())
+                place.stop.ask()
+                await until(lambda: place.worker.missing() != [])
+                place.stop.ask()
+                assert await asking in (b"", ConnectionResetError)
+    assert place.code == 0
+    assert "asked again to stop: ending at once" in caplog.messages
+
+
+async def outcome(attempt: Any) -> Any:
+    try:
+        return await attempt
+    except ConnectionResetError as exc:
+        return type(exc)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+# --- tasks in the background ------------------------------------------------------------------
+
+
+async def fails(after: asyncio.Event) -> None:
+    await after.wait()
+    raise ValueError("broken")
+
+
+async def test_a_background_task_that_fails_ends_the_waiting() -> None:
+    background, now = Background(), asyncio.Event()
+    background.start(asyncio.sleep(100))
+    background.start(fails(now))
+    now.set()
+    with pytest.raises(ValueError, match="broken"):
+        await background.until(asyncio.Event())
+    await background.close()
+
+
+async def test_a_task_that_begins_later_and_fails_ends_it_as_well() -> None:
+    background, now = Background(), asyncio.Event()
+    background.start(asyncio.sleep(100))
+
+    async def begins_another() -> None:
+        await asyncio.sleep(0)
+        background.start(fails(now))
+        now.set()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(begins_another())
+        with pytest.raises(ValueError, match="broken"):
+            await background.until(asyncio.Event())
+    await background.close()
+
+
+async def test_a_task_that_just_ends_is_no_failure() -> None:
+    background, stop = Background(), asyncio.Event()
+    background.start(asyncio.sleep(0))
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(background.until(stop))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        stop.set()
+    await background.close()
+
+
+async def test_closing_ends_every_task_whatever_it_makes_of_it() -> None:
+    background = Background()
+    ended: list[str] = []
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+            raise RuntimeError("and it complains")
+
+    background.start(stubborn())
+    await asyncio.sleep(0)
+    await background.close()
+    assert ended == ["ended"]
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+def test_a_duration_of_nothing_never_ends(make_settings: MakeSettings) -> None:
+    off = {
+        "stream_idle_timeout": "0",
+        "tunnel_idle_timeout": "0",
+        "tunnel_max_lifetime": "0",
+    }
+    limits = _limits(make_settings(**off))
+    assert limits.stream_idle_timeout_s == NEVER
+    assert limits.tunnel_idle_timeout_s == NEVER
+    assert limits.tunnel_max_lifetime_s == NEVER
+    assert limits.proxy_timeout_s == 180.0
+    assert limits.wait_for_ready_s == 10.0
+
+
+@pytest.mark.parametrize(("connections", "workers", "share"), [(10, 1, 10), (10, 3, 4), (1, 4, 1)])
+def test_each_worker_has_its_share_of_the_connections(
+    make_settings: MakeSettings, connections: int, workers: int, share: int
+) -> None:
+    assert _limits(make_settings(max_connections=connections, workers=workers)).max_connections == (
+        share
+    )
+
+
+def test_only_a_watch_may_hear_of_a_name_too_late(make_settings: MakeSettings) -> None:
+    assert _limits(make_settings(discovery="kubernetes")).unknown_grace_s > 0
+    for discovery in ("file", "dns"):
+        assert _limits(make_settings(discovery=discovery)).unknown_grace_s == 0
+
+
+def test_the_version_is_known_or_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installed_version()
+    monkeypatch.setattr("router.app.worker.metadata.version", _not_installed)
+    assert installed_version() == "0+source"
+
+
+def _not_installed(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError
+
+    raise PackageNotFoundError(name)
+
+
+def test_a_worker_may_listen_on_several_sockets(make_settings: MakeSettings) -> None:
+    sockets = [
+        *bind(Address("127.0.0.1", 0), setting="http-bind"),
+        *bind(Address("127.0.0.1", 0), setting="http-bind"),
+    ]
+
+    async def serve() -> None:
+        worker = Worker(make_settings(), Sockets(http=sockets))
+        stop = Stop()
+        answers: list[bytes] = []
+
+        async def ask_both() -> None:
+            for address in addresses_of(sockets):
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(request(target="/healthz"))
+                answers.append(await reader.read())
+                writer.close()
+            stop.ask()
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            await worker.run(stop, on_listening=lambda: _start(tasks, ask_both()))
+        assert [answer[:15] for answer in answers] == [b"HTTP/1.1 200 OK"] * 2
+
+    try:
+        asyncio.run(serve())
+    finally:
+        close_all(sockets)
+    assert all(sock.fileno() == -1 for sock in sockets)
+
+
+def _start(tasks: asyncio.TaskGroup, coroutine: Any) -> None:
+    tasks.create_task(coroutine)
