@@ -33,11 +33,13 @@ class Phase(enum.Enum):
 class ClientConnection(Connection):
     """Knows its phase and how long that may last; `deadline_at` is in seconds of time.monotonic."""
 
-    __slots__ = ("_phase", "deadline_at")
+    __slots__ = ("_phase", "_unsent", "deadline_at")
 
     def __init__(self) -> None:
         super().__init__()
         self._phase = Phase.IDLE
+        self._unsent = 0
+        """Bytes of an answer that a deadline found unsent."""
         self.deadline_at = NEVER
 
     @property
@@ -56,7 +58,8 @@ class ClientConnection(Connection):
 
     def close_if_idle(self) -> bool:
         """Closes a connection that carries nothing. Returns True when it did."""
-        if self._phase is not Phase.IDLE or self.transport is None:
+        transport = self.transport
+        if self._phase is not Phase.IDLE or transport is None or transport.get_write_buffer_size():
             return False
         self._close(_LINGER_S)
         return True
@@ -85,6 +88,15 @@ class ClientConnection(Connection):
         self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
         self.write_eof()
         self.resume_reading()
+
+    def _is_still_sending(self, now: float) -> bool:
+        """Returns True, and gives more time, when a deadline finds an answer still on its way to a slow client."""
+        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        is_moving = unsent > 0 and unsent != self._unsent
+        self._unsent = unsent
+        if is_moving:
+            self.deadline_at = now + _FLUSH_S
+        return is_moving
 
     def _abort(self) -> None:
         """Ends at once, and visibly so for a client that was to be sent more."""

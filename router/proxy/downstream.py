@@ -15,7 +15,7 @@ from router.proxy.exchange import Exchange
 from router.proxy.forwarding import Peer
 from router.proxy.framing import BodyReader, ChunkedReader, FramingError, LengthReader, body_reader
 from router.proxy.head import RequestHead, parse_request, resolve_target_form
-from router.proxy.partial_head import END_OF_HEAD, PartialHead, check_sizes
+from router.proxy.partial_head import END_OF_HEAD, PartialHead
 
 if TYPE_CHECKING:
     from router.proxy.gateway import Gateway
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_AHEAD: Final = 65_536
 """Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
+_REQUESTS_A_TURN: Final = 16
+"""Pipelined requests that are answered here (refused, say) before other connections have their turn."""
 _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
 
@@ -80,7 +82,7 @@ class Downstream(ClientConnection):
             return
         self._rest()
 
-    def data_received(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         phase = self._phase
         if phase is Phase.TUNNEL:
             assert self.tunnel is not None
@@ -211,7 +213,7 @@ class Downstream(ClientConnection):
             self.exchange.on_deadline(now)
         elif self._phase is Phase.HEAD:
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
-        else:
+        elif not self._is_still_sending(now):
             self._abort()
 
     def end_now(self) -> None:
@@ -235,14 +237,7 @@ class Downstream(ClientConnection):
         if end > 0 and not data.startswith(b"\r\n"):
             self._start(data, end + 4)
         else:
-            gateway = self._gateway
-            self._collect(
-                PartialHead(
-                    max_request_line_bytes=gateway.max_request_line_bytes,
-                    max_header_bytes=gateway.max_header_bytes,
-                ),
-                data,
-            )
+            self._collect(self._gateway.partial_head(), data)
 
     def _collect(self, partial: PartialHead, data: bytes) -> None:
         """Adds to a head that comes in pieces, and takes it once it is whole."""
@@ -268,12 +263,7 @@ class Downstream(ClientConnection):
         self._ahead = data[end:]
         self._phase = Phase.BUSY
         try:
-            check_sizes(
-                data,
-                end,
-                max_request_line_bytes=gateway.max_request_line_bytes,
-                max_header_bytes=gateway.max_header_bytes,
-            )
+            gateway.check_sizes(data, end)
             head = parse_request(data if end == len(data) else data[:end])
             resolve_target_form(head)
         except RouterError as exc:
@@ -291,14 +281,20 @@ class Downstream(ClientConnection):
         if self._advancing:
             return
         self._advancing = True
+        left = _REQUESTS_A_TURN
         try:
-            while self._phase is Phase.IDLE and self._ahead and self.is_writable:
+            while self._phase is Phase.IDLE and self._ahead and self.is_writable and left:
+                left -= 1
                 data = self._ahead
                 self._ahead = b""
                 self._take(data)
         finally:
             self._advancing = False
-        self.resume_if_wanted()
+        if left:
+            self.resume_if_wanted()
+        else:
+            self.pause_reading()
+            asyncio.get_running_loop().call_soon(self._advance)
 
     def resume_if_wanted(self) -> None:
         """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
@@ -309,7 +305,9 @@ class Downstream(ClientConnection):
                     return
             elif not upstream.is_writable:
                 return
-        elif self._phase is Phase.IDLE and not self.is_writable:
+        elif (self._phase is Phase.IDLE and not self.is_writable) or (
+            self.tunnel is not None and not self.tunnel.upstream.is_writable
+        ):
             return
         self.resume_reading()
 

@@ -44,6 +44,7 @@ from router.proxy.forwarding import Network, Peer, client_address, subprotocol_t
 from router.proxy.head import RequestHead
 from router.proxy.needs import EndpointSource, Limits, Tracer
 from router.proxy.outcome import Outcome, Telemetry
+from router.proxy.partial_head import PartialHead, check_sizes
 from router.proxy.pool import Pool
 from router.proxy.slots import Slots
 from router.routing.endpoint import Endpoint, State
@@ -101,8 +102,6 @@ class Gateway:
         self.keepalive_timeout_s = limits.keepalive_timeout_s
         self.tunnel_idle_timeout_s = limits.tunnel_idle_timeout_s
         self.tunnel_max_lifetime_s = limits.tunnel_max_lifetime_s
-        self.max_header_bytes = limits.max_header_bytes
-        self.max_request_line_bytes = limits.max_request_line_bytes
         self.max_body_bytes = limits.max_body_bytes
         self._requests_by_sandbox = Slots(
             limit=limits.max_requests_per_sandbox,
@@ -122,6 +121,22 @@ class Gateway:
 
     def peer_of(self, address: str, *, is_tls: bool) -> Peer:
         return Peer(address, is_tls=is_tls, trusted=self.trusted_proxies)
+
+    def partial_head(self) -> PartialHead:
+        """Returns what collects a head that comes in pieces."""
+        return PartialHead(
+            max_request_line_bytes=self.limits.max_request_line_bytes,
+            max_header_bytes=self.limits.max_header_bytes,
+        )
+
+    def check_sizes(self, data: bytes, end: int) -> None:
+        """Holds a whole head, data[:end], to the limits. Raises UriTooLong, HeadersTooLarge."""
+        check_sizes(
+            data,
+            end,
+            max_request_line_bytes=self.limits.max_request_line_bytes,
+            max_header_bytes=self.limits.max_header_bytes,
+        )
 
     def outcome_of(self, head: RequestHead, downstream: Downstream) -> Outcome:
         """Returns the Outcome that this request begins with."""

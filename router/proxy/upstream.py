@@ -101,7 +101,7 @@ class Upstream(Connection):
 
     # --- asyncio.Protocol ---
 
-    def data_received(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         if self.tunnel is not None:
             self.tunnel.from_sandbox(data)
         elif self.exchange is None:
@@ -128,6 +128,11 @@ class Upstream(Connection):
             tunnel.sandbox_lost()
         elif exchange is not None:
             self._ended(exchange, exc)
+
+    def resume_if_wanted(self) -> None:
+        relay = self.tunnel or self.exchange
+        if relay is None or relay.downstream.is_writable:
+            self.resume_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()

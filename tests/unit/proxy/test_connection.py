@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -104,3 +105,41 @@ def test_a_reset_is_no_clean_end(loop_factory: Callable[[], asyncio.AbstractEven
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(meet())
+
+
+async def test_data_that_takes_long_ends_the_turn_and_the_next_one_reads_on() -> None:
+    class Slow(Connection):
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns = 0
+
+        def _received(self, data: bytes) -> None:
+            end = time.monotonic() + 0.003
+            while time.monotonic() < end:
+                pass
+
+        def resume_if_wanted(self) -> None:
+            self.turns += 1
+            self.resume_reading()
+
+    paused: list[bool] = []
+
+    class Transport(asyncio.Transport):
+        def pause_reading(self) -> None:
+            paused.append(True)
+
+        def resume_reading(self) -> None:
+            paused.append(False)
+
+        def is_closing(self) -> bool:
+            return False
+
+    connection = Slow()
+    connection.connection_made(Transport())
+    connection.data_received(b"x" * 100)
+    assert paused == [], "little data is never timed"
+    connection.data_received(b"x" * 5000)
+    assert paused == [True]
+    await asyncio.sleep(0)
+    assert paused == [True, False]
+    assert connection.turns == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 
 import pytest
@@ -328,6 +329,30 @@ def test_an_upgrade_is_offered_on_this_hop() -> None:
     assert (values(lines, "connection"), values(lines, "upgrade")) == ([b"Upgrade"], [b"websocket"])
     assert values(lines, "sec-websocket-key") == [b"k"]
     assert values(lines, "sec-websocket-extensions") == [b"e"]
+
+
+KEY = "sec-websocket-key"
+VERSION = "Sec-WebSocket-Version: 13"
+
+
+def test_a_websocket_over_http_2_gets_the_key_that_its_gateway_left_out() -> None:
+    head = head_of(*UPGRADE, VERSION)
+    (first,), (second,) = values(sent(head), KEY), values(sent(head), KEY)
+    assert len(base64.b64decode(first, validate=True)) == 16
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("lines", "keys"),
+    [
+        ((*UPGRADE, VERSION, "SEC-WEBSOCKET-KEY: its own"), [b"its own"]),
+        (UPGRADE, []),
+        (("Connection: Upgrade", "Upgrade: other/1", VERSION), []),
+        ((VERSION,), []),
+    ],
+)
+def test_no_other_request_gets_a_key(lines: tuple[str, ...], keys: list[bytes]) -> None:
+    assert values(sent(head_of(*lines)), KEY) == keys
 
 
 def test_h2c_is_never_offered() -> None:

@@ -296,3 +296,22 @@ def test_nothing_is_no_chunk_for_that_would_end_the_body(pieces: list[bytes]) ->
 def test_the_last_chunk_carries_the_trailers() -> None:
     assert last_chunk([]) == b"0\r\n\r\n"
     assert last_chunk([(b"A", b"b"), (b"c", b"")]) == b"0\r\nA: b\r\nc: \r\n\r\n"
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 11), st.integers(1, 40)), min_size=1, max_size=6),
+    st.lists(st.integers(0, 4000), max_size=6),
+)
+def test_runs_of_tiny_chunks_cross_as_they_are(
+    runs: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    chunks = b"".join((b"%x\r\n" % size + b"\r" * size + b"\r\n") * count for size, count in runs)
+    stream = chunks + b"0\r\n\r\n"
+    relay, pieces = ChunkRelay(), []
+    at = 0
+    for place in [*sorted(each % len(stream) for each in cuts), len(stream)]:
+        end = relay.feed(stream[at:place], pieces)
+        at = place
+    assert end >= 0
+    assert b"".join(pieces) == chunks
+    assert relay.body_bytes == sum(size * count for size, count in runs)

@@ -104,3 +104,24 @@ def test_a_close_frame_fits_a_control_frame_and_stays_utf8(reason: str) -> None:
 
 def test_the_codes_are_those_of_rfc_6455() -> None:
     assert (CloseCode.GOING_AWAY, CloseCode.POLICY_VIOLATION) == (1001, 1008)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 60)), min_size=1, max_size=6),
+    st.lists(st.integers(0, 4000), max_size=6),
+)
+def test_runs_of_tiny_frames_end_where_they_end(
+    runs: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    stream = b"".join((b"\x82%c" % size + b"\x01" * size) * count for size, count in runs)
+    ends = {0}
+    for size, count in runs:
+        for _ in range(count):
+            ends.add(max(ends) + 2 + size)
+    boundary = FrameBoundary()
+    at = 0
+    for cut in [*sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]:
+        last = boundary.feed(stream[at:cut])
+        assert boundary.is_between_frames == (cut in ends)
+        assert at + last == max((end for end in ends if at < end <= cut), default=at)
+        at = cut
