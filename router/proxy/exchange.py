@@ -217,16 +217,14 @@ class Exchange:
 
     def on_deadline(self, now: float) -> None:
         """Called by the downstream when its `deadline_at` has passed."""
-        if self._response_started or self.upstream is None:
-            reason = "nothing moved for stream-idle-timeout"
-            error: RouterError = SandboxTimeout.of(self.outcome.sandbox, reason=reason)
-        elif not self._request_ended:
-            error = RequestTimeout("The request body stopped arriving.")
-        else:
-            error = SandboxTimeout.of(self.outcome.sandbox)
-        if not isinstance(error, RequestTimeout):
+        upstream, started = self.upstream, self._response_started
+        if upstream is not None and upstream.is_writable and not (started or self._request_ended):
+            self.fail(RequestTimeout("The request body stopped arriving."))
+            return
+        if not started or self.downstream.is_writable:  # else the client stopped reading
             self.outcome.upstream_error = "response_timeout"
-        self.fail(error)
+        reason = "nothing moved for stream-idle-timeout" if started else ""
+        self.fail(SandboxTimeout.of(self.outcome.sandbox, reason=reason))
 
     # --- called by the upstream ---
 
