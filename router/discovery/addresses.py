@@ -39,10 +39,10 @@ class AddressBook:
 
 
 def _is_exclusive(pod: PodRecord, address: str) -> bool:
-    return not pod.shares_address and address not in SHARED_HOSTS
+    return not pod.traits.shares_address and address not in SHARED_HOSTS
 
 
 def _own_addresses(pod: PodRecord) -> list[str]:
-    if not pod.is_live:
+    if not pod.traits.is_live:
         return []
     return [address for address in pod.addresses if _is_exclusive(pod, address)]

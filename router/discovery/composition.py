@@ -42,12 +42,12 @@ def compose(
 
 def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialable) -> Endpoint:
     """The newest pod's owner is the current Sandbox of the name: a predecessor's pod is never routed once it is seen."""
-    current = max(pods, key=lambda pod: (pod.created, pod.is_live, pod.uid)).sandbox_uid
+    current = max(pods, key=lambda pod: (pod.created, pod.traits.is_live, pod.uid)).sandbox_uid
     own = [pod for pod in pods if pod.sandbox_uid == current]
     chosen = _choose(own, dialable, is_claimed=False, named="")
     if chosen is not None:
         return _ready(ref, chosen, dialable(chosen), 0.0)
-    is_over = all(pod.stage is PodStage.ENDED for pod in own)
+    is_over = all(pod.traits.stage is PodStage.ENDED for pod in own)
     return Endpoint(
         ref=ref,
         uid=_newest_uid(own),
@@ -64,7 +64,9 @@ def _choose(
     routable = [
         pod
         for pod in own
-        if pod.stage is PodStage.READY and (is_claimed or not pod.is_pooled) and dialable(pod)
+        if pod.traits.stage is PodStage.READY
+        and (is_claimed or not pod.traits.is_pooled)
+        and dialable(pod)
     ]
     return max(routable, key=lambda pod: (pod.name == named, pod.created, pod.uid), default=None)
 
@@ -94,17 +96,17 @@ def _absent(sandbox: SandboxRecord, state: State, reason: str, uid: str = "") ->
 
 
 def _newest_uid(own: Sequence[PodRecord]) -> str:
-    newest = max(own, key=lambda pod: (pod.is_live, pod.created, pod.uid), default=None)
-    return newest.uid if newest is not None and newest.is_live else ""
+    newest = max(own, key=lambda pod: (pod.traits.is_live, pod.created, pod.uid), default=None)
+    return newest.uid if newest is not None and newest.traits.is_live else ""
 
 
 def _why_starting(own: Sequence[PodRecord], reason: str) -> str:
     """Returns words for people; the pods say more than the Sandbox's condition where there are any."""
-    ready = [pod for pod in own if pod.stage is PodStage.READY]
-    if any(pod.is_pooled for pod in ready):
+    ready = [pod for pod in own if pod.traits.stage is PodStage.READY]
+    if any(pod.traits.is_pooled for pod in ready):
         return "WaitingForClaim"
     if ready:
         return "AddressContested" if any(pod.addresses for pod in ready) else "NoAddress"
-    if any(pod.stage is PodStage.STARTING for pod in own):
+    if any(pod.traits.stage is PodStage.STARTING for pod in own):
         return "PodNotReady"
     return reason or "NoPod"

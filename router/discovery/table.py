@@ -168,7 +168,7 @@ class SandboxTable:
         rivals = (self._pods[uid] for uid in self._addresses.rivals(pod, address))
         return all(
             rival.sandbox_uid == pod.sandbox_uid
-            or (rival.stage is not PodStage.READY and rival.created < pod.created)
+            or (rival.traits.stage is not PodStage.READY and rival.created < pod.created)
             for rival in rivals
         )
 

@@ -69,7 +69,7 @@ def test_only_the_controlling_owner_counts_among_several() -> None:
 def test_the_stage_follows_deletion_then_phase_then_readiness(
     shape: dict[str, object], stage: PodStage
 ) -> None:
-    assert parse_pod(pod("box", of=BOX, **shape)).stage is stage  # type: ignore[arg-type]
+    assert parse_pod(pod("box", of=BOX, **shape)).traits.stage is stage  # type: ignore[arg-type]
 
 
 def test_addresses_keep_the_pods_order_of_families() -> None:
@@ -94,8 +94,8 @@ def test_what_is_no_ip_literal_is_no_address() -> None:
 def test_a_pool_pod_and_a_host_network_pod_say_so() -> None:
     record = parse_pod(pod("box", of=BOX, is_pooled=True, host_network=True))
 
-    assert record.is_pooled
-    assert record.shares_address
+    assert record.traits.is_pooled
+    assert record.traits.shares_address
 
 
 def test_records_that_differ_in_version_alone_are_equal() -> None:
@@ -123,4 +123,4 @@ def test_a_status_of_any_shape_is_survived(junk: object) -> None:
 
     record = parse_pod(item)
 
-    assert (record.stage, record.addresses, record.created) == (PodStage.STARTING, (), 0)
+    assert (record.traits.stage, record.addresses, record.created) == (PodStage.STARTING, (), 0)
