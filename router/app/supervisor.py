@@ -30,6 +30,7 @@ _DEATHS: Final = 5
 _DEATHS_WITHIN_S: Final = 30.0
 """So many dead workers in so short a time are no accident: the whole ends, and Kubernetes decides."""
 _RESPAWN_PAUSE_S: Final = 0.5
+_KILLED_WITHIN_S: Final = 5.0
 _WORKER_PROGRAM: Final = "import sys; from router.app.worker_process import main; sys.exit(main())"
 
 
@@ -118,9 +119,9 @@ class Supervisor:
         except* WorkersKeepDying as group:
             raise group.exceptions[0] from None
         finally:
-            self._signal(signal.SIGKILL)
             for slot in self._slots:
                 slot.close_sockets()
+            await self._kill()
         return 0
 
     async def _until_stopped(self, stop: Stop, keepers: list[asyncio.Task[None]]) -> None:
@@ -183,6 +184,17 @@ class Supervisor:
     def _bury(self, slot: _Slot) -> None:
         self._buried = merge((self._buried, without_gauges(slot.last_snapshot)))
         slot.last_snapshot = {}
+
+    async def _kill(self) -> None:
+        """Ends every process that is left, and sees it off: nobody else would take its exit code."""
+        self._signal(signal.SIGKILL)
+        processes = [slot.process for slot in self._slots if slot.process is not None]
+        try:
+            async with asyncio.timeout(_KILLED_WITHIN_S):
+                for process in processes:
+                    await process.wait()
+        except TimeoutError:
+            logger.error("a worker does not even end when it is killed")
 
     def _signal(self, number: signal.Signals) -> None:
         for slot in self._slots:

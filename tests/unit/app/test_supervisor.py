@@ -1,0 +1,237 @@
+"""Several workers as real processes behind one door: a dead one is replaced, and totals never go back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from router.app import supervisor as supervisor_module
+from router.app.supervisor import Supervisor, WorkersKeepDying
+from router.app.worker import Stop
+from router.errors import Overloaded
+from router.server.explain import Question
+from router.server.listeners import BindError, bind, close_all
+from router.server.sandbox_listing import Filter
+from router.server.snapshot import Snapshot
+from router.settings import Address, Settings
+from tests.unit.app.conftest import MakeSettings
+
+QUESTION = Question(
+    headers=((b"Host", b"router"),),
+    method=b"GET",
+    path=b"/",
+    namespace=None,
+    name=b"box-a",
+    port=None,
+)
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+class Place:
+    """A running supervisor."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.supervisor = Supervisor(settings, own_admin=[("127.0.0.1", 1)])
+        ((_, self.port),) = self.supervisor.bind()
+        self.stop = Stop()
+        self.code: int | None = None
+
+    async def run(self) -> None:
+        self.code = await self.supervisor.run(self.stop)
+
+    async def until_ready(self) -> None:
+        await until(self.supervisor.missing, lambda missing: missing == [])
+
+    async def get_health(self) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(HEALTH)
+            return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async def requests_counted(self) -> float:
+        return total(await self.supervisor.snapshot(), "sandbox_router_requests_total")
+
+    def pids(self) -> list[int]:
+        return [slot.process.pid for slot in self.supervisor._slots if slot.process is not None]
+
+
+def total(snapshot: Snapshot, name: str) -> float:
+    return sum(series[0] for _, series in snapshot.get(name, []))
+
+
+async def until(ask: Callable[[], Any], condition: Callable[[Any], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition(await ask()):
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Place]:
+    place = Place(settings)
+    async with asyncio.timeout(100), asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(place.run())
+        try:
+            yield place
+        except BaseException:
+            task.cancel()
+            raise
+        place.stop.insist()
+        await task
+
+
+async def test_workers_share_a_port_one_that_is_killed_is_replaced_and_no_count_is_lost(
+    make_settings: MakeSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One long story, because a process takes its time to start."""
+    async with running(make_settings(workers=2)) as place:
+        supervisor = place.supervisor
+        await place.until_ready()
+        first, second = place.pids()
+        assert repr(supervisor) == "<Supervisor workers=2 listening=2>"
+        for _ in range(4):
+            assert (await place.get_health()).startswith(b"HTTP/1.1 200 OK")
+        assert await place.requests_counted() == 4
+        listing = await supervisor.sandboxes(Filter())
+        assert listing["total"] == 2
+        explanation = await supervisor.explain(QUESTION)
+        assert explanation["endpoint"]["name"] == "box-a", explanation
+
+        with caplog.at_level(logging.ERROR):
+            os.kill(first, signal.SIGKILL)
+            await until(supervisor.missing, lambda missing: missing != [])
+            await place.until_ready()
+        (record,) = [r for r in caplog.records if r.message == "a worker died and is replaced"]
+        assert record.fields["exit_code"] == -signal.SIGKILL  # type: ignore[attr-defined]
+        pids = place.pids()
+        assert first not in pids
+        assert second in pids
+        assert await place.requests_counted() == 4, "what the dead one had counted stays"
+        assert (await place.get_health()).startswith(b"HTTP/1.1 200 OK")
+        assert await place.requests_counted() == 5
+
+        place.stop.ask()
+        await until(supervisor.missing, lambda missing: missing != [])
+    assert place.code == 0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_second_wish_ends_a_long_drain_at_once(make_settings: MakeSettings) -> None:
+    settings = make_settings(workers=1, drain_delay="60s", shutdown_timeout="60s")
+    async with running(settings) as place:
+        await place.until_ready()
+        place.stop.ask()
+        await until(place.supervisor.missing, lambda missing: len(missing) == 2)
+        place.stop.ask()
+    assert place.code == 0
+
+
+@pytest.fixture
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "_RESPAWN_PAUSE_S", 0.0)
+
+
+@pytest.mark.usefixtures("_no_pause")
+async def test_workers_that_keep_dying_end_the_whole(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_WORKER_PROGRAM", "import sys; sys.exit(3)")
+    place = Place(make_settings(workers=2))
+    with caplog.at_level(logging.ERROR), pytest.raises(WorkersKeepDying, match="5 workers died"):
+        async with asyncio.timeout(60):
+            await place.run()
+    codes = [record.fields["exit_code"] for record in caplog.records]  # type: ignore[attr-defined]
+    assert len(codes) >= 5
+    assert set(codes) == {3}
+
+
+@pytest.mark.usefixtures("_no_pause")
+async def test_workers_that_die_now_and_then_are_replaced_for_ever(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_WORKER_PROGRAM", "import sys; sys.exit(3)")
+    monkeypatch.setattr(supervisor_module, "_DEATHS_WITHIN_S", 0.0)
+    place = Place(make_settings(workers=1))
+    deaths = 0
+    bury = place.supervisor._bury
+
+    def noted(slot: Any) -> None:
+        nonlocal deaths
+        deaths += 1
+        bury(slot)
+        if deaths == 7:
+            place.stop.ask()
+
+    monkeypatch.setattr(place.supervisor, "_bury", noted)
+    async with asyncio.timeout(60):
+        await place.run()
+    assert place.code == 0
+
+
+async def test_a_stop_that_comes_while_a_worker_is_started_is_not_missed(
+    make_settings: MakeSettings,
+) -> None:
+    place = Place(make_settings(workers=1, drain_delay="60s"))
+    place.stop.ask()
+    async with asyncio.timeout(60):
+        await place.run()
+    assert place.code == 0
+
+
+# --- without any worker -----------------------------------------------------------------------
+
+
+async def test_without_a_worker_questions_are_refused_clearly(make_settings: MakeSettings) -> None:
+    place = Place(make_settings(workers=2))
+    supervisor = place.supervisor
+    try:
+        assert await supervisor.missing() == [
+            "worker 0 is not running",
+            "worker 1 is not running",
+        ]
+        assert await supervisor.snapshot() == {}
+        with pytest.raises(Overloaded):
+            await supervisor.sandboxes(Filter())
+        with pytest.raises(Overloaded):
+            await supervisor.explain(QUESTION)
+    finally:
+        for slot in supervisor._slots:
+            slot.close_sockets()
+
+
+def test_every_worker_has_sockets_of_its_own_on_one_port(make_settings: MakeSettings) -> None:
+    supervisor = Supervisor(make_settings(workers=3), own_admin=[])
+    try:
+        addresses = supervisor.bind()
+        assert addresses == supervisor.addresses()
+        ports = {slot.http[0].getsockname()[1] for slot in supervisor._slots}
+        assert ports == {addresses[0][1]}
+        assert len({slot.http[0].fileno() for slot in supervisor._slots}) == 3
+    finally:
+        for slot in supervisor._slots:
+            slot.close_sockets()
+
+
+def test_a_port_that_cannot_be_had_stops_the_start(make_settings: MakeSettings) -> None:
+    sockets = bind(Address("127.0.0.1", 0), setting="http-bind")
+    try:
+        sockets[0].listen()
+        port = sockets[0].getsockname()[1]
+        supervisor = Supervisor(
+            make_settings(workers=2, http_bind=f"127.0.0.1:{port}"), own_admin=[]
+        )
+        with pytest.raises(BindError, match="http-bind"):
+            supervisor.bind()
+    finally:
+        close_all(sockets)
