@@ -71,8 +71,11 @@ async def _serve_alone(settings: Settings, stop: Stop, admin: list[socket.socket
         raise
     own = [*addresses_of(http), *addresses_of(https), *addresses_of(admin)]
     worker = Worker(settings, Sockets(http=http, https=https, own=own))
-    async with _admin(admin, WorkerFacts(worker)):
-        return await worker.run(stop, on_listening=lambda: _say(http, https, admin))
+    try:
+        async with _admin(admin, WorkerFacts(worker)):
+            return await worker.run(stop, on_listening=lambda: _say(http, https, admin))
+    finally:
+        close_all((*http, *https))
 
 
 async def _serve_by_workers(settings: Settings, stop: Stop, admin: list[socket.socket]) -> int:
