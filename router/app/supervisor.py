@@ -153,13 +153,17 @@ class Supervisor:
         http_fds = tuple(sock.fileno() for sock in slot.http)
         https_fds = tuple(sock.fileno() for sock in slot.https)
         with theirs:
-            slot.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                _WORKER_PROGRAM,
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(), *http_fds, *https_fds),
-            )
+            try:
+                slot.process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-c",
+                    _WORKER_PROGRAM,
+                    str(theirs.fileno()),
+                    pass_fds=(theirs.fileno(), *http_fds, *https_fds),
+                )
+            except BaseException:
+                ours.close()
+                raise
         if self._is_stopping:  # since it was started: it has heard of nothing, and carries nothing
             ours.close()
             slot.process.kill()
