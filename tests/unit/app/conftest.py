@@ -6,8 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from router.settings import Settings, load
+
+# A busy machine is no failure.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 MakeSettings = Callable[..., Settings]
 
@@ -28,7 +33,7 @@ def sandboxes_file(tmp_path: Path) -> Path:
 def make_settings(sandboxes_file: Path) -> MakeSettings:
     """Returns a maker of settings: a small router on loopback, open to everybody, whose keys the keywords replace."""
 
-    def make(**settings: object) -> Settings:
+    def make(**values: object) -> Settings:
         flags = {
             "http-bind": "127.0.0.1:0",
             "admin-bind": "off",
@@ -40,7 +45,7 @@ def make_settings(sandboxes_file: Path) -> MakeSettings:
             "access-log": "false",
             "log-level": "error",
         }
-        flags |= {name.replace("_", "-"): str(value) for name, value in settings.items()}
+        flags |= {name.replace("_", "-"): str(value) for name, value in values.items()}
         if flags["discovery"] != "file":
             del flags["sandboxes-file"]
         return load(flags).settings

@@ -139,16 +139,6 @@ def test_a_file_that_cannot_be_used_is_told_and_the_exit_code_is_1(sandboxes_fil
     assert str(sandboxes_file) in line["reason"]
 
 
-def test_workers_that_cannot_start_end_the_whole(sandboxes_file: Path) -> None:
-    sandboxes_file.write_text("sandboxes: [{name: BOX}]")
-    with started(sandboxes_file, workers=5) as program:
-        assert program.code() == 1
-    messages = [line["message"] for line in program.lines]
-    assert messages[-1] == "cannot go on"
-    assert "the worker cannot go on" in messages
-    assert "5 workers died" in program.lines[-1]["reason"]
-
-
 def test_a_start_that_fails_leaves_no_socket_open(
     make_settings: MakeSettings, sandboxes_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
