@@ -70,6 +70,8 @@ class _Opening:
         self._deadline = exchange.started_at + exchange.timeout_s
         self._first_dial_at: float | None = None
         self._backoff_s = _FIRST_BACKOFF_S
+        self._failed: tuple[Endpoint, str] | None = None
+        """What was dialled last, and why it failed."""
 
     async def run(
         self,
@@ -199,10 +201,15 @@ class _Opening:
         """Returns True when the exchange has its upstream; False to look again. Raises SandboxUnreachable, SandboxTimeout."""
         gateway, exchange = self._gateway, self._exchange
         now = time.monotonic()
+        if self._failed is not None and not _is_same_pod(self._failed[0], permit.endpoint):
+            # Another pod owes nothing for the time that its predecessor cost.
+            self._first_dial_at = self._failed = None
         if self._first_dial_at is None:
             self._first_dial_at = now
         end = min(self._first_dial_at + gateway.limits.connect_budget_s, self._deadline)
-        if end <= now:
+        if now >= end and self._failed is not None and now < self._deadline:
+            raise SandboxUnreachable.of(self._target.ref.name, reason=self._failed[1])
+        if now >= end:
             raise SandboxTimeout.of(self._target.ref.name)
         if self._trace is not None:
             self._trace.begins(CONNECT)
@@ -235,6 +242,7 @@ class _Opening:
         gateway, exchange = self._gateway, self._exchange
         outcome = exchange.outcome
         outcome.upstream_error = failure.reason
+        self._failed = (permit.endpoint, failure.detail)
         if failure.is_unknown_name and not permit.endpoint.uid:
             raise SandboxNotFound(reason=failure.detail)  # discovery by DNS: no name, no sandbox
         if failure.dead_address:
@@ -253,3 +261,7 @@ class _Opening:
         outcome.retries += 1
         gateway.telemetry.upstream_retried()
         await asyncio.sleep(pause_s)
+
+
+def _is_same_pod(one: Endpoint, other: Endpoint) -> bool:
+    return one.uid == other.uid and one.addresses == other.addresses

@@ -10,6 +10,8 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 
+import pytest
+
 
 @dataclass
 class Dials:
@@ -50,17 +52,15 @@ def _dialling_goes_through(step: Callable[[str], object], dials: Dials) -> Itera
     connect = loop.create_connection
 
     async def instead(factory, host=None, port=None, **options):
-        dials.addresses.append(f"{host}:{port}")
-        done = step(host)
-        if done is not None:
-            await done
+        if host is not None:
+            dials.addresses.append(f"{host}:{port}")
+            if (waiting := step(host)) is not None:
+                await waiting
         return await connect(factory, host, port, **options)
 
-    loop.create_connection = instead
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "create_connection", instead)
         yield
-    finally:
-        del loop.create_connection
 
 
 @contextlib.asynccontextmanager

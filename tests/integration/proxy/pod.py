@@ -15,7 +15,7 @@ Reply = Callable[[Message], bytes]
 
 
 class Pod:
-    """Listens on a port of 127.0.0.1; connections wait in accept() until the test takes them."""
+    """Listens on a port; connections wait in accept() until the test takes them."""
 
     def __init__(self) -> None:
         self.wires: list[Wire] = []
@@ -44,10 +44,10 @@ class Pod:
         """True when a connection is there that nobody has taken."""
         return not self._waiting.empty()
 
-    async def listen(self, sock: socket.socket | None = None) -> None:
-        """Begins to listen, on a new port unless a bound socket is given."""
+    async def listen(self, sock: socket.socket | None = None, *, host: str = "127.0.0.1") -> None:
+        """Begins to listen, on a new port of `host` unless a bound socket is given."""
         loop = asyncio.get_running_loop()
-        where = {"sock": sock} if sock is not None else {"host": "127.0.0.1", "port": 0}
+        where = {"sock": sock} if sock is not None else {"host": host, "port": 0}
         self._server = await loop.create_server(lambda: Wire(self._came), backlog=4096, **where)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -69,10 +69,10 @@ class Pod:
 
 
 @contextlib.asynccontextmanager
-async def pod_listening() -> AsyncIterator[Pod]:
+async def pod_listening(host: str = "127.0.0.1") -> AsyncIterator[Pod]:
     """Yields a Pod that listens."""
     pod = Pod()
-    await pod.listen()
+    await pod.listen(host=host)
     try:
         yield pod
     finally:
