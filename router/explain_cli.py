@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ class CannotAsk(click.ClickException):
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="A file with the caller's token. Without it the variable SANDBOX_TOKEN is taken, if set.",
 )
+@click.option("--token", envvar="SANDBOX_TOKEN", hidden=True, default="")
 @click.option(
     "--admin",
     default="http://127.0.0.1:9090",
@@ -49,6 +49,7 @@ def explain(
     path: str | None,
     host: str | None,
     token_file: Path | None,
+    token: str,
     admin: str,
     output: str,
 ) -> None:
@@ -61,9 +62,10 @@ def explain(
     headers = {"Accept": "application/json"}
     if host is not None:
         headers["Host"] = host
-    token = _token(token_file)
-    if token:
-        headers["X-Sandbox-Token"] = token
+    if token_file is not None:
+        token = token_file.read_text(encoding="utf-8")
+    if token.strip():
+        headers["X-Sandbox-Token"] = token.strip()
     answer = _ask(admin, {key: value for key, value in query.items() if value}, headers)
     click.echo(json.dumps(answer, indent=2) if output == "json" else as_text(answer))
     if answer["outcome"].get("status") is not None or answer["outcome"].get("code"):
@@ -88,12 +90,6 @@ def _facts(facts: Any) -> str:
         if value not in (None, "", [], {})
     ]
     return "  ".join(shown) or "-"
-
-
-def _token(token_file: Path | None) -> str:
-    if token_file is None:
-        return os.environ.get("SANDBOX_TOKEN", "").strip()
-    return token_file.read_text(encoding="utf-8").strip()
 
 
 def _ask(admin: str, query: dict[str, str], headers: dict[str, str]) -> dict[str, Any]:
