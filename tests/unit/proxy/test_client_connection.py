@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from router.proxy.client_connection import ClientConnection, Phase
@@ -28,6 +33,12 @@ def test_an_idle_connection_can_be_closed() -> None:
     assert not wire.is_aborted
     assert connection.phase is Phase.LINGERING
     assert not connection.close_if_idle(), "it is none any more"
+
+
+def test_an_idle_connection_whose_answer_is_still_on_its_way_is_left_alone() -> None:
+    wire = Wire()
+    wire.unsent_bytes = 1
+    assert not connected(wire).close_if_idle()
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.IDLE])
@@ -72,6 +83,70 @@ def test_lingering_waits_longer_while_the_answer_is_still_being_sent() -> None:
     connection = connected(wire)
     connection._linger()
     assert later(5) < connection.deadline_at < later(60)
+
+
+def stays(far: socket.socket) -> None:
+    pass
+
+
+def says_no_more(far: socket.socket) -> None:
+    far.shutdown(socket.SHUT_WR)
+
+
+def goes(far: socket.socket) -> None:
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    far.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "phase", "left"),
+    [
+        (stays, Phase.BUSY, False),
+        (says_no_more, Phase.BUSY, True),
+        (goes, Phase.BUSY, True),
+        (stays, Phase.TUNNEL, False),
+        (says_no_more, Phase.TUNNEL, False),
+        (goes, Phase.TUNNEL, True),
+    ],
+)
+def test_whoever_leaves_a_connection_that_is_not_read_is_noticed(
+    act: Callable[[socket.socket], None], phase: Phase, left: bool
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as far,
+        listening.accept()[0] as near,
+    ):
+
+        class Real(Wire):
+            def get_extra_info(self, name: str, default: Any = None) -> Any:
+                return near if name == "socket" else default
+
+        connection = connected(Real())
+        connection._phase = phase
+        act(far)
+        assert not connection.has_left(), "while it is read, the loop notices"
+        connection.pause_reading()
+        assert connection.has_left() is left
+        connection.transport = None
+        assert not connection.has_left()
+
+
+def test_an_end_in_the_middle_of_an_answer_is_visible() -> None:
+    half_sent, done = Wire(), Wire()
+    half_sent.unsent_bytes = 1
+    resets: list[Wire] = []
+
+    class Noted(ClientConnection):
+        def reset(self) -> None:
+            assert isinstance(self.transport, Wire)
+            resets.append(self.transport)
+
+    for wire in (half_sent, done):
+        connection = Noted()
+        connection.connection_made(wire)
+        connection._abort()
+    assert (resets, done.is_aborted) == ([half_sent], True)
 
 
 def test_with_tls_lingering_is_closing_after_everything_is_sent() -> None:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from router.proxy.client_connection import Phase
+from router.proxy.downstream import Downstream
 from router.proxy.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import GET, Sandbox, Stage
 
@@ -110,6 +111,29 @@ def test_the_end_ends_everything() -> None:
         client.leave()
     assert len(stage.clients) == 0
     assert len(stage.records.outcomes) == stage.records.started == 3
+
+
+# --- clients that left unnoticed --------------------------------------------------------------
+
+
+def test_what_clients_left_behind_is_ended_about_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    gone, _ = stage.talk()
+    here, _ = stage.talk()
+    monkeypatch.setattr(Downstream, "has_left", lambda self: self is gone.downstream)
+    stage.clients.notice_who_left(100.0)
+    assert gone.wire.is_aborted
+    assert not here.is_closed
+    gone.leave()
+    assert Sandbox(stage.shelf.opened[0]).wire.is_aborted
+    assert [outcome.code for outcome in stage.records.outcomes] == ["client_closed"]
+    monkeypatch.setattr(Downstream, "has_left", lambda self: True)
+    stage.clients.notice_who_left(100.5)
+    assert not here.is_closed
+    stage.clients.notice_who_left(101.0)
+    assert here.wire.is_aborted
 
 
 # --- rights that end ------------------------------------------------------------------------

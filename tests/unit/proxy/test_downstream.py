@@ -187,7 +187,7 @@ async def test_thousands_of_refused_requests_that_came_ahead_are_answered_turn_b
     assert client.downstream.phase is Phase.IDLE
 
 
-def test_too_much_ahead_stops_reading_until_its_turn() -> None:
+async def test_too_much_ahead_stops_reading_until_its_turn() -> None:
     stage = Stage()
     client = stage.client()
     client.send(GET)
@@ -199,7 +199,7 @@ def test_too_much_ahead_stops_reading_until_its_turn() -> None:
     assert not client.wire.is_paused
 
 
-def test_a_body_that_nobody_takes_yet_is_held_up_to_a_bound() -> None:
+async def test_a_body_that_nobody_takes_yet_is_held_up_to_a_bound() -> None:
     stage = Stage()
     stage.gateway.begin = lambda exchange: None  # type: ignore[method-assign]
     client = stage.client()
@@ -244,6 +244,20 @@ def test_what_comes_behind_a_refused_upgrade_is_never_read_as_a_request() -> Non
     assert b"Connection: close\r\n" in client.received()
     assert client.is_closed
     assert len(stage.shelf.opened) == 1
+
+
+def test_an_answer_that_still_moves_to_a_slow_client_gets_more_time() -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(ANSWER)
+    client.wire.unsent_bytes = 1_000_000
+    for unsent in (1_000_000, 600_000, 200_000):
+        client.wire.unsent_bytes = unsent
+        client.downstream.on_deadline(later(0))
+        assert not client.wire.is_aborted
+        assert client.downstream.deadline_at > later(5)
+    client.downstream.on_deadline(later(0))
+    assert client.wire.is_aborted, "nothing has moved since"
 
 
 # --- bodies of refused requests -------------------------------------------------------------
