@@ -8,7 +8,7 @@ import json
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,29 +110,39 @@ class Here(AbstractResolver):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """A running front: where it listens and whom its certificate is from."""
+    """A running front: where it listens, whom its certificate is from, and what clients say with every request."""
 
     kind: str
     port: int
-    trust: ssl.SSLContext
+    authority: trustme.CA
+    headers: Mapping[str, str]
 
     def url(self, target: str, scheme: str = "https") -> URL:
         return URL(f"{scheme}://{HOST}:{self.port}{target}", encoded=True)
 
+    def tls(self, *protocols: str) -> ssl.SSLContext:
+        """Returns what a client needs that trusts the front; `protocols` are offered by ALPN."""
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if protocols:
+            context.set_alpn_protocols(protocols)
+        return context
+
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[aiohttp.ClientSession]:
-        connector = aiohttp.TCPConnector(ssl=self.trust, resolver=Here())
-        async with aiohttp.ClientSession(connector=connector, headers={"Host": HOST}) as session:
+        connector = aiohttp.TCPConnector(ssl=self.tls(), resolver=Here())
+        headers = {"Host": HOST, **self.headers}
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
             yield session
 
 
 @contextlib.asynccontextmanager
-async def running(kind: str, upstream_port: int, folder: Path) -> AsyncIterator[Front]:
-    """Runs nginx, traefik or envoy on a free port in front of `upstream_port`."""
+async def running(
+    kind: str, upstream_port: int, folder: Path, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[Front]:
+    """Runs nginx, traefik or envoy on a free port in front of `upstream_port`; `headers` are what it takes to get a 200 for `/`."""
     port = free_port()
     authority = trustme.CA()
-    trust = ssl.create_default_context()
-    authority.configure_trust(trust)
     certificate = authority.issue_cert(HOST, "*.sandbox.example.com")
     (folder / "tls.crt").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     certificate.private_key_pem.write_to_path(folder / "tls.key")
@@ -141,7 +151,7 @@ async def running(kind: str, upstream_port: int, folder: Path) -> AsyncIterator[
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
         try:
-            front = Front(kind, port, trust)
+            front = Front(kind, port, authority, headers or {})
             await _wait_until_it_serves(front, process, log)
             yield front
         finally:
