@@ -328,6 +328,19 @@ async def test_a_pod_that_changes_while_it_is_authorised_is_not_the_one_dialled(
     assert [permit.endpoint.uid for permit in stage.shelf.dialled] == ["pod-2"]
 
 
+async def test_a_pod_that_changes_while_it_is_authorised_after_a_wait_is_not_dialled_either(
+    later: Later,
+) -> None:
+    stage = Slow(authorizer=later)
+    stage.index.upsert(late(State.STARTING))
+    later.meanwhile = lambda: stage.index.upsert(late(State.READY, uid="pod-10"))
+    await stage.ask(TO_LATE)
+    stage.index.upsert(late(State.READY))
+    await stage.until(lambda: stage.shelf.opened)
+    assert [endpoint.uid for endpoint in later.authorized] == ["pod-9", "pod-10"]
+    assert [permit.endpoint.uid for permit in stage.shelf.dialled] == ["pod-10"]
+
+
 async def test_a_late_answer_nobody_foresaw_is_a_500(
     later: Later, caplog: pytest.LogCaptureFixture
 ) -> None:

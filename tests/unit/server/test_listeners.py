@@ -275,7 +275,9 @@ def test_another_certificate_is_for_new_connections_and_ends_no_open_one(
     run(body())
 
 
-def test_a_certificate_that_comes_with_or_after_the_stop_opens_nothing(bound: Binding, run) -> None:
+def test_a_certificate_that_comes_with_or_after_the_stop_opens_nothing(
+    bound: Binding, run, caplog: pytest.LogCaptureFixture
+) -> None:
     authority = trustme.CA()
 
     async def body() -> None:
@@ -292,6 +294,7 @@ def test_a_certificate_that_comes_with_or_after_the_stop_opens_nothing(bound: Bi
             await connect(port, authority)
 
     run(body())
+    assert caplog.records == [], "nor is it a failure"
 
 
 def test_a_certificate_that_cannot_be_exchanged_leaves_the_old_one_in_force(
