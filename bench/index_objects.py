@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-import json
 from typing import Any
+
+import orjson
 
 STABLE = 10
 """The first sandboxes never change: they are the ones that are asked for."""
@@ -57,6 +58,19 @@ _CONTAINER: dict[str, Any] = {
     "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "tmp", "mountPath": "/tmp"}],
 }
 _FIELDS = {f"f:field-{number}": {".": {}, "f:value": {}} for number in range(25)}
+# Encoded once, so that the source is no bottleneck.
+_CONTAINERS = orjson.Fragment(orjson.dumps([_CONTAINER]))
+_MANAGED = orjson.Fragment(
+    orjson.dumps(
+        [
+            {"manager": "controller", "operation": "Update", "fieldsV1": _FIELDS},
+            {"manager": "kubelet", "operation": "Update", "fieldsV1": _FIELDS},
+        ]
+    )
+)
+_MANAGED_ONCE = orjson.Fragment(
+    orjson.dumps([{"manager": "kubectl", "operation": "Update", "fieldsV1": _FIELDS}])
+)
 
 
 def pod(number: int, life: int, step: Step, version: int) -> bytes:
@@ -89,16 +103,13 @@ def pod(number: int, life: int, step: Step, version: int) -> bytes:
                 "blockOwnerDeletion": True,
             }
         ],
-        "managedFields": [
-            {"manager": "controller", "operation": "Update", "fieldsV1": _FIELDS},
-            {"manager": "kubelet", "operation": "Update", "fieldsV1": _FIELDS},
-        ],
+        "managedFields": _MANAGED,
     }
     if step in (Step.DELETING, Step.GONE):
         metadata["deletionTimestamp"] = "2026-11-01T01:00:00Z"
-    spec = {"containers": [_CONTAINER], "nodeName": "node-1", "serviceAccountName": "default"}
+    spec = {"containers": _CONTAINERS, "nodeName": "node-1", "serviceAccountName": "default"}
     item = {"metadata": metadata, "spec": spec, "status": status}
-    return json.dumps(item, separators=(",", ":")).encode()
+    return orjson.dumps(item)
 
 
 def sandbox(number: int, version: int) -> bytes:
@@ -111,12 +122,12 @@ def sandbox(number: int, version: int) -> bytes:
             "uid": sandbox_uid(number),
             "resourceVersion": str(version),
             "generation": 1,
-            "managedFields": [{"manager": "kubectl", "operation": "Update", "fieldsV1": _FIELDS}],
+            "managedFields": _MANAGED_ONCE,
         },
-        "spec": {"operatingMode": "Running", "podTemplate": {"spec": {"containers": [_CONTAINER]}}},
+        "spec": {"operatingMode": "Running", "podTemplate": {"spec": {"containers": _CONTAINERS}}},
         "status": {
             "conditions": [{"type": "Ready", "status": "True", "reason": "DependenciesReady"}],
             "serviceFQDN": f"{name}.{namespace}.svc.cluster.local",
         },
     }
-    return json.dumps(item, separators=(",", ":")).encode()
+    return orjson.dumps(item)

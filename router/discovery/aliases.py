@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 
 from router.discovery.claims import ClaimRecord
+from router.discovery.listing import Listing
 from router.discovery.multimap import MultiMap
 from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
@@ -51,20 +53,33 @@ class AliasTable:
         if known is not None and known.uid == claim.uid:
             self._drop(known)
 
-    def replace(self, claims: Iterable[ClaimRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's claims (None = all namespaces)."""
-        listed = {claim.ref: claim for claim in claims}
+    def listing(self, namespace: str | None) -> Listing[ClaimRecord, SandboxRef]:
+        """Returns where a complete list of the scope's claims (None = all namespaces) goes."""
+        return Listing(
+            key=lambda claim: claim.ref,
+            is_known=self._is_known,
+            commit=partial(self._commit, namespace),
+        )
+
+    def _is_known(self, claim: ClaimRecord) -> bool:
+        known = self._claims.get(claim.ref)
+        return known == claim or (known is None and claim.sandbox == claim.ref)
+
+    def _commit(
+        self, namespace: str | None, unchanged: set[SandboxRef], changed: list[ClaimRecord]
+    ) -> None:
+        listed = {claim.ref for claim in changed}
         missing = [
             known
             for ref, known in self._claims.items()
-            if ref not in listed and namespace in (None, ref.namespace)
+            if ref not in unchanged and ref not in listed and namespace in (None, ref.namespace)
         ]
         for known in missing:
             self._gone.add(known.uid, self._versions.latest(known.ref))
             self._drop(known)
-        for claim in listed.values():
+        self._versions.clear()
+        for claim in changed:
             self._gone.discard(claim.uid)
-            self._versions.forget(claim.ref)
             self._put(claim)
 
     def sandbox_changed(self, ref: SandboxRef) -> None:

@@ -15,7 +15,7 @@ from router.discovery.api_client import JsonObject, KubernetesApi
 from router.discovery.claims import ClaimRecord, parse_claim
 from router.discovery.objects import EXTENSIONS_GROUP, SANDBOX_GROUP
 from router.discovery.pods import NAME_HASH_LABEL, PodRecord
-from router.discovery.reflector import Pace, Reflector, Resource
+from router.discovery.reflector import List, Pace, Reflector, Resource
 from router.discovery.sandboxes import SandboxRecord, parse_sandbox
 from router.discovery.settled_heap import SettledHeap
 from router.discovery.table import SandboxTable
@@ -49,7 +49,7 @@ Record = TypeVar("Record")
 class Feed(Generic[Record]):
     """One resource's way into the table: the Store that a Reflector fills."""
 
-    replace: Callable[[list[Record]], None]
+    begin_list: Callable[[], List[Record]]
     upsert: Callable[[Record], None]
     remove: Callable[[Record], None]
 
@@ -159,7 +159,7 @@ class KubernetesDiscovery:
                 namespace,
                 table.read_pod,
                 Feed(
-                    replace=partial(table.replace_pods, namespace=namespace),
+                    begin_list=partial(table.list_pods, namespace),
                     upsert=table.upsert_pod,
                     remove=table.remove_pod,
                 ),
@@ -169,7 +169,7 @@ class KubernetesDiscovery:
                 namespace,
                 parse_sandbox,
                 Feed(
-                    replace=partial(table.replace_sandboxes, namespace=namespace),
+                    begin_list=partial(table.list_sandboxes, namespace),
                     upsert=table.upsert_sandbox,
                     remove=table.remove_sandbox,
                 ),
@@ -179,7 +179,7 @@ class KubernetesDiscovery:
                 namespace,
                 parse_claim,
                 Feed(
-                    replace=partial(table.replace_claims, namespace=namespace),
+                    begin_list=partial(table.list_claims, namespace),
                     upsert=table.upsert_claim,
                     remove=table.remove_claim,
                 ),

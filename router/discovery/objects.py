@@ -38,7 +38,9 @@ def identity(item: JsonObject) -> tuple[JsonObject, str, str, str]:
     metadata = section(item, "metadata")
     namespace, name, uid = (text(metadata, key) for key in ("namespace", "name", "uid"))
     if not (namespace and name and uid):
-        raise MalformedObjectError(f"an object without namespace, name or uid: {namespace}/{name} {uid}")
+        raise MalformedObjectError(
+            f"an object without namespace, name or uid: {namespace}/{name} {uid}"
+        )
     # One string in memory for all the objects of a namespace.
     return metadata, sys.intern(namespace), name, uid
 

@@ -39,6 +39,6 @@ class RecentVersions(Generic[K]):
         if len(self._latest) > self._capacity:
             del self._latest[next(iter(self._latest))]
 
-    def forget(self, key: K) -> None:
-        """Forgets a key: a complete list outranks the events before it."""
-        self._latest.pop(key, None)
+    def clear(self) -> None:
+        """Forgets everything: a complete list outranks the events before it."""
+        self._latest.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 
 from router.discovery.addresses import AddressBook
@@ -12,6 +13,7 @@ from router.discovery.aliases import AliasTable
 from router.discovery.api_client import JsonObject
 from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
+from router.discovery.listing import Listing
 from router.discovery.multimap import MultiMap
 from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.recent_versions import RecentVersions
@@ -89,27 +91,36 @@ class SandboxTable:
         self._gone_pods.add(pod.uid, pod.version)
         self._publish(self._drop_pod(pod.uid))
 
-    def replace_pods(self, pods: list[PodRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's pods, and empties it; it outranks every event before it."""
+    def list_pods(self, namespace: str | None) -> Listing[PodRecord, str]:
+        """Returns where a complete list of the scope's pods goes; it outranks every event before it."""
+        return Listing(
+            key=lambda pod: pod.uid,
+            is_known=lambda pod: self._pods.get(pod.uid) == pod,
+            commit=partial(self._commit_pods, namespace),
+        )
+
+    def _commit_pods(
+        self, namespace: str | None, unchanged: set[str], changed: list[PodRecord]
+    ) -> None:
         is_settled = self._is_settled(namespace)
-        listed = {pod.uid for pod in pods} if self._pods else ()
-        touched: dict[SandboxRef, None] = {}
+        listed = {pod.uid for pod in changed} if self._pods else set()
         missing = [
             uid
             for uid, pod in self._pods.items()
-            if uid not in listed and _is_in(namespace, pod.ref.namespace)
+            if uid not in unchanged and uid not in listed and _is_in(namespace, pod.ref.namespace)
         ]
+        touched: dict[SandboxRef, None] = {}
         for uid in missing:
             self._gone_pods.add(uid, self._pod_versions.latest(uid))
             touched |= self._drop_pod(uid)
-        # Emptied as it goes: each record's memory is free for the next one's shared form.
-        while pods:
-            pod = pods.pop()
+        self._pod_versions.clear()
+        # Emptied as it goes: each record's memory is free for the form in which the next one is kept.
+        while changed:
+            pod = changed.pop()
             self._gone_pods.discard(pod.uid)
-            self._pod_versions.forget(pod.uid)
-            changed = self._put_pod(pod)
+            touches = self._put_pod(pod)
             if is_settled:
-                touched |= changed
+                touched |= touches
         self._publish(touched)
 
     def _put_pod(self, pod: PodRecord) -> dict[SandboxRef, None]:
@@ -197,26 +208,35 @@ class SandboxTable:
         else:
             self._publish({sandbox.ref: None})
 
-    def replace_sandboxes(self, sandboxes: list[SandboxRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's Sandboxes, and empties it; it outranks every event before it."""
+    def list_sandboxes(self, namespace: str | None) -> Listing[SandboxRecord, SandboxRef]:
+        """Returns where a complete list of the scope's Sandboxes goes; it outranks every event before it."""
+        return Listing(
+            key=lambda sandbox: sandbox.ref,
+            is_known=lambda sandbox: self._sandboxes.get(sandbox.ref) == sandbox,
+            commit=partial(self._commit_sandboxes, namespace),
+        )
+
+    def _commit_sandboxes(
+        self, namespace: str | None, unchanged: set[SandboxRef], changed: list[SandboxRecord]
+    ) -> None:
         is_settled = self._is_settled(namespace)
-        listed = {sandbox.ref for sandbox in sandboxes} if self._sandboxes else ()
-        touched: dict[SandboxRef, None] = {}
+        listed = {sandbox.ref for sandbox in changed} if self._sandboxes else set()
         missing = [
             known
             for ref, known in self._sandboxes.items()
-            if ref not in listed and _is_in(namespace, ref.namespace)
+            if ref not in unchanged and ref not in listed and _is_in(namespace, ref.namespace)
         ]
+        touched: dict[SandboxRef, None] = {}
         for known in missing:
             self._gone_sandboxes.add(known.uid, self._sandbox_versions.latest(known.ref))
             touched |= self._drop_sandbox(known)
-        while sandboxes:
-            sandbox = sandboxes.pop()
+        self._sandbox_versions.clear()
+        while changed:
+            sandbox = changed.pop()
             self._gone_sandboxes.discard(sandbox.uid)
-            self._sandbox_versions.forget(sandbox.ref)
-            changed = self._put_sandbox(sandbox)
+            touches = self._put_sandbox(sandbox)
             if is_settled:
-                touched |= changed
+                touched |= touches
         self._publish(touched)
 
     def _put_sandbox(self, sandbox: SandboxRecord) -> dict[SandboxRef, None]:
@@ -256,9 +276,9 @@ class SandboxTable:
         """Takes a DELETED claim."""
         self._aliases.remove(claim)
 
-    def replace_claims(self, claims: list[ClaimRecord], namespace: str | None) -> None:
-        """Takes a complete list of the scope's claims."""
-        self._aliases.replace(claims, namespace)
+    def list_claims(self, namespace: str | None) -> Listing[ClaimRecord, SandboxRef]:
+        """Returns where a complete list of the scope's claims goes."""
+        return self._aliases.listing(namespace)
 
     # --- the index --------------------------------------------------------------------------
 

@@ -85,6 +85,11 @@ def nginx() -> Path:
     return _expect("nginx/", _of_debian("nginx", packages, "usr/sbin"), "-v")
 
 
+def etcd() -> Path:
+    """Returns etcd: the machine's, or the one in Debian's package `etcd-server`."""
+    return _expect("etcd Version", _of_debian("etcd", ["etcd-server"], "usr/bin"), "--version")
+
+
 def cache_folder() -> Path:
     """Returns the folder that holds the tools between runs: ours alone, for its files are executed."""
     with contextlib.suppress(OSError, RuntimeError):  # no home, or none that we may write to

@@ -1,4 +1,4 @@
-"""A KubernetesDiscovery that runs against the fake API server, with its index beside it."""
+"""A KubernetesDiscovery that runs against an API server, the fake or a real one, with its index beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from router.discovery.api_client import KubernetesApi
 from router.discovery.cluster_access import ClusterAccess
 from router.discovery.kubernetes import KubernetesDiscovery
-from router.discovery.reflector import Pace
+from router.discovery.reflector import Pace, Phase
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from tests.fakes.cluster_objects import pod, sandbox
@@ -32,7 +32,6 @@ FAST = Pace(
 class RunningDiscovery:
     """The parts, for tests to look at."""
 
-    api: FakeKubernetes
     discovery: KubernetesDiscovery
     index: EndpointIndex
     retired: list[Endpoint] = field(default_factory=list)
@@ -53,7 +52,8 @@ class RunningDiscovery:
 
     async def until_watching(self) -> None:
         """Returns once every watch is served."""
-        await until(lambda: len(self.api.faults.watches) == len(self.discovery.reflectors()))
+        reflectors = self.discovery.reflectors()
+        await until(lambda: all(each.phase is Phase.WATCHING for each in reflectors))
 
 
 async def until(is_true: Callable[[], bool], timeout_s: float = 5.0) -> None:
@@ -64,17 +64,12 @@ async def until(is_true: Callable[[], bool], timeout_s: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def discovering(
-    api: FakeKubernetes,
-    *,
-    namespaces: tuple[str, ...] = (),
-    access: ClusterAccess | None = None,
-    pace: Pace = FAST,
-    **settings: Any,
+async def discovery_of(
+    access: ClusterAccess, *, namespaces: tuple[str, ...] = (), pace: Pace = FAST
 ) -> AsyncIterator[RunningDiscovery]:
     """Runs discovery while the block runs."""
     index = EndpointIndex(waiting_room=100, waiting_room_per_namespace=50)
-    async with KubernetesApi(access=access or ClusterAccess(server=api.url)) as client:
+    async with KubernetesApi(access=access) as client:
         retired: list[Endpoint] = []
         discovery = KubernetesDiscovery(
             api=client,
@@ -82,14 +77,26 @@ async def discovering(
             index=index,
             on_retired=retired.append,
             pace=pace,
-            **settings,
         )
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(discovery.run())
             try:
-                yield RunningDiscovery(api, discovery, index, retired)
+                yield RunningDiscovery(discovery, index, retired)
             finally:
                 task.cancel()
+
+
+@asynccontextmanager
+async def discovering(
+    api: FakeKubernetes,
+    *,
+    namespaces: tuple[str, ...] = (),
+    access: ClusterAccess | None = None,
+) -> AsyncIterator[RunningDiscovery]:
+    """Runs discovery against the fake while the block runs."""
+    access = access or ClusterAccess(server=api.url)
+    async with discovery_of(access, namespaces=namespaces) as running:
+        yield running
 
 
 def launch(

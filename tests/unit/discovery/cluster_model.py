@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from router.discovery.listing import Listing
 from tests.fakes.cluster_objects import EXTENSIONS, claim, owner, pod, ready_condition, sandbox
 from tests.fakes.kubernetes_store import CLAIMS, PODS, SANDBOXES, Kind, NotFound, ObjectStore
 
@@ -190,7 +191,7 @@ class Watch:
     namespace: str | None
     store: ObjectStore
     parse: Callable[[JsonObject], Any]
-    replace: Callable[[Any, str | None], None]
+    list: Callable[[str | None], Listing[Any, Any]]
     upsert: Callable[[Any], None]
     remove: Callable[[Any], None]
     position: int = 0
@@ -222,7 +223,10 @@ class Watch:
         before = set(self.known)
         self.known = {item["metadata"]["uid"]: item for item in items}
         self.gone |= before - set(self.known)
-        self.replace([self.parse(item) for item in items], self.namespace)
+        listing = self.list(self.namespace)
+        for item in items:
+            listing.add(self.parse(item))
+        listing.commit()
 
     def _is_mine(self, item: JsonObject | None, kind: Kind) -> bool:
         return (

@@ -120,7 +120,7 @@ def test_a_list_replaces_the_claims_of_its_namespace_alone() -> None:
     aliases.table.upsert(mine(bound_to="pool-1"))
     aliases.table.upsert(elsewhere)
 
-    aliases.table.replace([], "default")
+    aliases.table.listing("default").commit()
 
     assert aliases.leads_to() is None
     assert len(aliases.table) == 1

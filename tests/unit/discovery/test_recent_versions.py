@@ -25,7 +25,7 @@ def test_what_was_forgotten_may_begin_anew() -> None:
     versions: RecentVersions[str] = RecentVersions()
     versions.note("key", 7)
 
-    versions.forget("key")
+    versions.clear()
 
     assert not versions.is_late("key", 1)
 

@@ -11,6 +11,7 @@ import pytest
 
 from router.discovery.api_client import KubernetesApi
 from router.discovery.cluster_access import ClusterAccess
+from router.discovery.listing import Listing
 from router.discovery.objects import identity
 from router.discovery.reflector import Pace, Phase, Reflector, Resource
 from tests.fakes.cluster_objects import pod, sandbox
@@ -39,7 +40,10 @@ class Names:
         self.names: set[str] = set()
         self.calls: list[tuple[str, Any]] = []
 
-    def replace(self, records: list[str]) -> None:
+    def begin_list(self) -> Listing[str, str]:
+        return Listing(key=str, is_known=lambda _: False, commit=self._replace)
+
+    def _replace(self, _: set[str], records: list[str]) -> None:
         self.names = set(records)
         self.calls.append(("replace", sorted(self.names)))
 

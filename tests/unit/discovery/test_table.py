@@ -28,6 +28,18 @@ class Table:
         if is_settled:
             self.table.settle(None)
 
+    def replace_pods(self, pods: list[PodRecord], namespace: str | None) -> None:
+        listing = self.table.list_pods(namespace)
+        for record in pods:
+            listing.add(record)
+        listing.commit()
+
+    def replace_sandboxes(self, boxes: list[SandboxRecord], namespace: str | None) -> None:
+        listing = self.table.list_sandboxes(namespace)
+        for box in boxes:
+            listing.add(box)
+        listing.commit()
+
     def route(self, ref: SandboxRef = REF) -> str | None:
         """Returns the UID of the pod that is dialled for this name."""
         found = self.index.find(ref)
@@ -245,7 +257,7 @@ class TestRecycledAddresses:
             elif end == "moved":
                 table.table.upsert_pod(a_pod(version=3, address="10.0.0.9"))
             else:
-                table.table.replace_pods([a_pod("young", of=self.OTHER, version=2)], None)
+                table.replace_pods([a_pod("young", of=self.OTHER, version=2)], None)
 
             assert table.route(self.OTHER_REF) == "young", end
 
@@ -280,8 +292,8 @@ class TestRecycledAddresses:
 class TestLists:
     def test_nothing_is_published_before_the_scope_is_settled(self) -> None:
         table = Table(is_settled=False)
-        table.table.replace_pods([a_pod()], None)
-        table.table.replace_sandboxes([a_sandbox(mode="Suspended")], None)
+        table.replace_pods([a_pod()], None)
+        table.replace_sandboxes([a_sandbox(mode="Suspended")], None)
         assert table.state() is None
 
         table.table.settle(None)
@@ -291,8 +303,8 @@ class TestLists:
     def test_scopes_settle_one_by_one(self) -> None:
         table = Table(is_settled=False)
         far = sandbox("box", namespace="team-b", uid="far-1")
-        table.table.replace_pods([a_pod()], "default")
-        table.table.replace_pods([a_pod("far", of=far, address="10.0.0.2")], "team-b")
+        table.replace_pods([a_pod()], "default")
+        table.replace_pods([a_pod("far", of=far, address="10.0.0.2")], "team-b")
 
         table.table.settle("team-b")
 
@@ -305,8 +317,8 @@ class TestLists:
         table.table.upsert_sandbox(a_sandbox("gone-1", "gone", version=1))
         table.table.upsert_pod(a_pod(version=1))
 
-        table.table.replace_pods([a_pod("pod-2", version=7)], None)
-        table.table.replace_sandboxes([a_sandbox(version=1)], None)
+        table.replace_pods([a_pod("pod-2", version=7)], None)
+        table.replace_sandboxes([a_sandbox(version=1)], None)
 
         assert table.route() == "pod-2"
         assert table.state(SandboxRef("default", "gone")) is None
@@ -318,7 +330,7 @@ class TestLists:
         table.table.remove_pod(a_pod("pod-2", version=900))
 
         # The cluster's store was restored from a backup: versions start lower again.
-        table.table.replace_pods([a_pod(version=10), a_pod("pod-2", version=11)], None)
+        table.replace_pods([a_pod(version=10), a_pod("pod-2", version=11)], None)
         assert table.route() == "pod-2"
 
         table.table.upsert_pod(a_pod("pod-2", version=12, is_ready=False))
@@ -330,20 +342,20 @@ class TestLists:
         table.table.upsert_pod(a_pod())
         table.table.upsert_pod(a_pod("far", of=far, address="10.0.0.2"))
 
-        table.table.replace_pods([], "team-b")
-        table.table.replace_sandboxes([], "team-b")
+        table.replace_pods([], "team-b")
+        table.replace_sandboxes([], "team-b")
 
         assert table.route() == "pod-1"
         assert table.state(SandboxRef("team-b", "box")) is None
 
     def test_a_list_that_changes_nothing_retires_nothing(self) -> None:
         table = Table()
-        table.table.replace_pods([a_pod()], None)
-        table.table.replace_sandboxes([a_sandbox()], None)
+        table.replace_pods([a_pod()], None)
+        table.replace_sandboxes([a_sandbox()], None)
         events = table.index.events
 
-        table.table.replace_pods([a_pod(version=3)], None)
-        table.table.replace_sandboxes([a_sandbox(version=3)], None)
+        table.replace_pods([a_pod(version=3)], None)
+        table.replace_sandboxes([a_sandbox(version=3)], None)
 
         assert (table.retired, table.index.events) == ([], events)
 

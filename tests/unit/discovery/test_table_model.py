@@ -38,19 +38,19 @@ class World:
         start = self.cluster.store.version
         self.watches: list[Watch] = []
         for scope in scopes:
-            for kind, parse, replace, upsert, remove in (
-                (PODS, parse_pod, table.replace_pods, table.upsert_pod, table.remove_pod),
+            for kind, parse, listing, upsert, remove in (
+                (PODS, parse_pod, table.list_pods, table.upsert_pod, table.remove_pod),
                 (
                     SANDBOXES,
                     parse_sandbox,
-                    table.replace_sandboxes,
+                    table.list_sandboxes,
                     table.upsert_sandbox,
                     table.remove_sandbox,
                 ),
-                (CLAIMS, parse_claim, table.replace_claims, table.upsert_claim, table.remove_claim),
+                (CLAIMS, parse_claim, table.list_claims, table.upsert_claim, table.remove_claim),
             ):
                 store = self.cluster.store
-                watch = Watch(kind, scope, store, parse, replace, upsert, remove, start)  # type: ignore[arg-type]
+                watch = Watch(kind, scope, store, parse, listing, upsert, remove, start)  # type: ignore[arg-type]
                 self.watches.append(watch)
             table.settle(scope)
 
