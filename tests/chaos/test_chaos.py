@@ -81,6 +81,7 @@ class Breaker:
         self.api.faults.cut(resource)
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(SECONDS + 240)
 async def test_under_chaos_no_answer_is_wrong_and_no_ready_sandbox_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
