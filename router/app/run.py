@@ -22,6 +22,8 @@ from router.settings import Settings
 logger = logging.getLogger("sandbox_router.app")
 
 _FAILED: Final = 1
+_OTHER_DESCRIPTORS: Final = 256
+"""For listeners, logs, the admin port, the API server, files being read."""
 
 
 def run(settings: Settings) -> int:
@@ -31,7 +33,7 @@ def run(settings: Settings) -> int:
         log_format="json" if settings.logs.log_format == "json" else "text",
     )
     _warn(settings)
-    _raise_descriptor_limit()
+    _raise_descriptor_limit(settings.limits.max_connections)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
@@ -130,11 +132,23 @@ def _warn(settings: Settings) -> None:
         logger.warning("auth is none: whoever reaches this port reaches every sandbox")
 
 
-def _raise_descriptor_limit() -> None:
-    """Two descriptors a request: the usual soft limit of 1,024 would end it at 500 clients."""
+def _raise_descriptor_limit(max_connections: int) -> None:
+    """Raises the soft limit of open files as far as it goes: the usual 1,024 would end at 500 clients, two descriptors each.
+
+    Warns when `max_connections` (0 = no limit) can't be reached with what there is.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
         except (ValueError, OSError):
             logger.warning("cannot raise the limit of open files", extra={"fields": {"soft": soft}})
+    wanted = 2 * max_connections + _OTHER_DESCRIPTORS
+    if max_connections and soft < wanted:
+        logger.warning(
+            "too few open files are allowed for max-connections: raise the limit, or lower max-connections",
+            extra={
+                "fields": {"allowed": soft, "wanted": wanted, "max_connections": max_connections}
+            },
+        )

@@ -145,7 +145,7 @@ def test_a_start_that_fails_leaves_no_socket_open(
     """In this process: what it leaves open would warn, which is an error here."""
     sandboxes_file.write_text("sandboxes: [{name: BOX}]")
     monkeypatch.setattr(run_module, "configure", lambda **options: None)
-    monkeypatch.setattr(run_module, "_raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(run_module, "_raise_descriptor_limit", lambda wanted: None)
     bound: list[socket.socket] = []
     bind = run_module.bind
 
@@ -166,3 +166,18 @@ def test_a_second_signal_ends_a_long_drain_at_once(sandboxes_file: Path) -> None
         program.line("draining")
         assert program.end() == 0
     assert "asked again to stop: ending at once" in [line["message"] for line in program.lines]
+
+
+@pytest.mark.parametrize(
+    ("max_connections", "allowed", "warns"), [(100, 455, True), (100, 456, False), (0, 64, False)]
+)
+def test_too_few_descriptors_for_max_connections_are_said_at_the_start(
+    max_connections: int,
+    allowed: int,
+    warns: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(run_module.resource, "getrlimit", lambda kind: (allowed, allowed))
+    run_module._raise_descriptor_limit(max_connections)
+    assert ("too few open files" in caplog.text) is warns
