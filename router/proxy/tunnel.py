@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from router.errors import BadResponse
 from router.proxy.deadlines import NEVER
 from router.proxy.forwarding import PathScope, response_head
 from router.proxy.head import ResponseHead
 from router.proxy.websocket import CloseCode, FrameBoundary, close_frame
+
+_GOODBYE_S: Final = 1.0
+"""How long a sandbox has to end its frame, so that its client can be told why the tunnel ends."""
 
 if TYPE_CHECKING:
     from router.proxy.downstream import Downstream
@@ -141,13 +144,16 @@ class Tunnel:
             self.close(CloseCode.GOING_AWAY, "nothing was said for too long", "tunnel_idle")
         else:
             self.deadline_at = min(self._ends_at, idle_until)
+            return
+        if not self._ended:
+            self.deadline_at = now + _GOODBYE_S
 
     def _finish(self, outcome_code: str, goodbye: bytes | None) -> None:
         if self._ended:
             return
         self._ended = True
         self.deadline_at = NEVER
-        if goodbye is not None:
+        if goodbye is not None and not self._sandbox_ended:  # else the client was told the end already
             self._bytes_to_client += len(goodbye)
             self.downstream.write(goodbye)
         self.exchange.tunnel_ended(

@@ -117,7 +117,8 @@ class RunningRouter:
             max_connections=plan.limits.max_connections,
             deadlines=self.deadlines,
             telemetry=self.telemetry,
-            rights=plan.rights or Revocation(policy=self.policy, auth_grace_s=60),
+            rights=plan.rights
+            or Revocation(policy=self.policy, auth_grace_s=60, current=self._current),
         )
         self.gateway = Gateway(
             targets=TargetParser(
@@ -154,6 +155,10 @@ class RunningRouter:
         self.address: tuple[str, int] = addresses_of(self.sockets)[0]
 
     # --- sandboxes ---
+
+    def _current(self, endpoint: Endpoint) -> Endpoint:
+        found = self.index.find(endpoint.ref)
+        return endpoint if found is None or found.uid != endpoint.uid else found
 
     def knows(
         self,
