@@ -276,7 +276,8 @@ def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _same_address(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other)
+    # A zone id makes an address unequal to its plain form, and leads to the same host.
+    return _plain(one.partition("%")[0]) == _plain(other.partition("%")[0])
 
 
 def _is_wildcard(address: str) -> bool:
