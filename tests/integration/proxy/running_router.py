@@ -22,7 +22,7 @@ from router.auth.policy import CurrentPolicy
 from router.auth.revocation import Revocation
 from router.auth.static import StaticTokenAuthenticator
 from router.proxy.clients import Clients
-from router.proxy.deadlines import Deadlines
+from router.proxy.deadlines import NEVER, Deadlines
 from router.proxy.downstream import Downstream
 from router.proxy.gateway import Gateway
 from router.proxy.needs import Limits, RightsWatch
@@ -72,7 +72,6 @@ class Plan:
     connect_timeout_s: float = 5
     base_domain: str = ""
     path_prefix: str = ""
-    proxy_timeout_s: float = 0
     waiting_room: int = 64
     waiting_room_per_namespace: int = 64
     preserve_host: bool = False
@@ -93,6 +92,7 @@ class RunningRouter:
     def __init__(self, plan: Plan, clock: Clock) -> None:
         self.plan = plan
         self.clock = clock
+        proxy_timeout_s = plan.limits.proxy_timeout_s
         self.index = EndpointIndex(
             waiting_room=plan.waiting_room,
             waiting_room_per_namespace=plan.waiting_room_per_namespace,
@@ -126,7 +126,7 @@ class RunningRouter:
                 path_prefix=plan.path_prefix,
                 default_port=DEFAULT_PORT,
                 default_namespace="default",
-                proxy_timeout_s=plan.proxy_timeout_s,
+                proxy_timeout_s=0 if proxy_timeout_s == NEVER else proxy_timeout_s,
             ),
             authenticator=plan.authenticator
             or AuthenticatorChain(
