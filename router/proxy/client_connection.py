@@ -48,21 +48,32 @@ class ClientConnection(Connection):
 
     def has_left(self) -> bool:
         """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
-        if self._reading or self.transport is None:
+        if self._reading:
             return False
         # In a tunnel a client that only says no more must still be read to its end.
-        signs = 0 if self._phase is Phase.TUNNEL else select.POLLRDHUP
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), signs)
-        return bool(poll.poll(0))
+        return self._shows(0 if self._phase is Phase.TUNNEL else select.POLLRDHUP)
 
     def close_if_idle(self) -> bool:
-        """Closes a connection that carries nothing. Returns True when it did."""
+        """Closes a connection that carries nothing, not even what the loop has yet to read. Returns True when it did."""
         transport = self.transport
-        if self._phase is not Phase.IDLE or transport is None or transport.get_write_buffer_size():
+        if (
+            self._phase is not Phase.IDLE
+            or transport is None
+            or transport.get_write_buffer_size()
+            or self._shows(select.POLLIN)
+        ):
             return False
         self._close(_LINGER_S)
         return True
+
+    def _shows(self, signs: int) -> bool:
+        """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for the connection."""
+        sock = None if self.transport is None else self.transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), signs)
+        return bool(poll.poll(0))
 
     def _close_after_flush(self) -> None:
         """Closes once everything written has been sent."""

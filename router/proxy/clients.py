@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from router.auth.authorizer import Permit
-from router.errors import Forbidden
+from router.errors import Draining, Forbidden
+from router.proxy.client_connection import Phase
 from router.proxy.deadlines import Deadlines
 from router.proxy.needs import RightsWatch
 from router.proxy.outcome import Telemetry
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _RIGHTS_INTERVAL_S = 1.0
 _LOOK_INTERVAL_S = 1.0
+_MOMENT_S = 0.5
+"""In which a client that has read the end of a stream begins its next request, if it has one."""
 
 
 class Clients:
@@ -38,6 +41,8 @@ class Clients:
         self._telemetry = telemetry
         self._rights = rights
         self._connections: set[Downstream] = set()
+        self._may_stay_until: dict[Downstream, float] | None = None
+        """What is idle while draining, and until when it is left open; None before."""
         self._next_rights_check = 0.0
         self._next_look = 0.0
         deadlines.sweep_with(self.notice_who_left)
@@ -67,9 +72,21 @@ class Clients:
             self._telemetry.connection_closed()
 
     def drain(self) -> int:
-        """Ends idle connections. Returns how many still carry something."""
+        """Ends idle connections. Returns how many still carry something.
+
+        The first call ends all that are idle; one whose stream ends later gets a moment, for its head came too early to say close.
+        """
         self.is_draining = True
-        return sum(not connection.close_if_idle() for connection in list(self._connections))
+        now = time.monotonic()
+        moment_s = 0.0 if self._may_stay_until is None else _MOMENT_S
+        known = self._may_stay_until or {}
+        self._may_stay_until = {
+            connection: known.get(connection, now + moment_s)
+            for connection in self._connections
+            if connection.phase is Phase.IDLE
+        }
+        due = [connection for connection, until in self._may_stay_until.items() if until <= now]
+        return len(self._connections) - sum(connection.close_if_idle() for connection in due)
 
     def end_tunnels(self, reason: str) -> None:
         """Tells every tunnel that the router is going away (WebSockets: 1001, as soon as a frame has ended)."""
@@ -78,9 +95,14 @@ class Clients:
                 connection.tunnel.close(CloseCode.GOING_AWAY, reason, "tunnel_drained")
 
     def end_now(self) -> None:
-        """Ends every connection, whatever it carries."""
+        """Ends every connection, whatever it carries; who still waits for an answer is told to ask elsewhere."""
+        self.is_draining = True
         for connection in list(self._connections):
-            connection.end_now()
+            exchange = connection.exchange
+            if exchange is not None and not exchange.response_started:
+                exchange.fail(Draining())
+            else:
+                connection.end_now()
 
     def notice_who_left(self, now: float) -> None:
         """Ends what clients have left behind while their connections weren't read; looks about once a second."""

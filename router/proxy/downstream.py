@@ -195,10 +195,10 @@ class Downstream(ClientConnection):
         if tunnel.upstream.is_writable:
             self.resume_reading()
 
-    def tunnel_done(self) -> None:
-        """The tunnel has ended: close once everything is sent."""
+    def tunnel_done(self, *, client_ended: bool) -> None:
+        """The tunnel has ended: close once everything is sent, and read to the end what a client still says."""
         self.tunnel = None
-        self._close_after_flush()
+        (self._close_after_flush if client_ended else self._linger)()
 
     # --- time and the end ---
 

@@ -160,7 +160,7 @@ class Tunnel:
             outcome_code, from_client=self._bytes_from_client, to_client=self._bytes_to_client
         )
         self.upstream.close_after_flush()
-        self.downstream.tunnel_done()
+        self.downstream.tunnel_done(client_ended=self._client_ended)
 
     # --- back-pressure ---
 

@@ -20,6 +20,16 @@ def connected(wire: Wire) -> ClientConnection:
     return connection
 
 
+def on(sock: socket.socket) -> Wire:
+    """Returns a Wire that lies on a real socket."""
+
+    class Real(Wire):
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return sock if name == "socket" else default
+
+    return Real()
+
+
 def test_it_begins_idle_and_may_last() -> None:
     connection = ClientConnection()
     assert (connection.phase, connection.deadline_at) == (Phase.IDLE, NEVER)
@@ -39,6 +49,16 @@ def test_an_idle_connection_whose_answer_is_still_on_its_way_is_left_alone() -> 
     wire = Wire()
     wire.unsent_bytes = 1
     assert not connected(wire).close_if_idle()
+
+
+def test_an_idle_connection_whose_next_request_has_arrived_unread_is_left_alone() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        connection = connected(on(near))
+        far.send(b"GET / HTTP/1.1")
+        assert not connection.close_if_idle()
+        near.recv(100)
+        assert connection.close_if_idle()
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.IDLE])
@@ -117,12 +137,7 @@ def test_whoever_leaves_a_connection_that_is_not_read_is_noticed(
         socket.create_connection(listening.getsockname()) as far,
         listening.accept()[0] as near,
     ):
-
-        class Real(Wire):
-            def get_extra_info(self, name: str, default: Any = None) -> Any:
-                return near if name == "socket" else default
-
-        connection = connected(Real())
+        connection = connected(on(near))
         connection._phase = phase
         act(far)
         assert not connection.has_left(), "while it is read, the loop notices"

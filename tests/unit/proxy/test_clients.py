@@ -9,7 +9,7 @@ import pytest
 from router.proxy.client_connection import Phase
 from router.proxy.downstream import Downstream
 from router.proxy.websocket import CloseCode, close_frame
-from tests.unit.proxy.stage import GET, Sandbox, Stage
+from tests.unit.proxy.stage import GET, Sandbox, Stage, later
 
 WHOLE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha"
@@ -73,6 +73,22 @@ def test_draining_closes_what_is_idle_and_counts_the_rest() -> None:
     assert busy.is_closed
 
 
+def test_a_stream_that_ends_while_draining_leaves_its_client_a_moment_for_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(STREAM)
+    stage.clients.drain()
+    sandbox.send(b"haha!!!")
+    assert stage.clients.drain() == 1
+    assert not client.is_closed
+    in_a_moment = later(1)
+    monkeypatch.setattr(time, "monotonic", lambda: in_a_moment)
+    stage.clients.drain()
+    assert client.is_closed
+
+
 def test_while_draining_every_answer_says_close() -> None:
     stage = Stage()
     stage.clients.is_draining = True
@@ -106,8 +122,10 @@ def test_the_end_ends_everything() -> None:
     sandbox.send(STREAM)
     tunnel, _ = stage.tunnel()
     stage.clients.end_now()
-    for client in (idle, waiting, streaming, tunnel):
+    for client in (idle, streaming, tunnel):
         assert client.wire.is_aborted
+    assert b"HTTP/1.1 503 " in waiting.received()
+    for client in (idle, waiting, streaming, tunnel):
         client.leave()
     assert len(stage.clients) == 0
     assert len(stage.records.outcomes) == stage.records.started == 3

@@ -131,7 +131,7 @@ def test_either_side_may_stop_talking_and_still_listen(first: str) -> None:
         assert sandbox.received() == b"still"
         assert client.downstream.eof_received() is False
     assert close_codes(stage) == [""]
-    assert (client.wire.is_closing(), client.wire.is_aborted) == (True, False)
+    assert (client.is_closed, client.wire.is_aborted) == (True, False)
     assert (sandbox.wire.is_closing(), sandbox.wire.is_aborted) == (True, False)
 
 
@@ -163,7 +163,7 @@ def test_a_lost_side_ends_the_other(lose, code: str) -> None:
     client, sandbox = stage.tunnel()
     lose(client, sandbox)
     assert close_codes(stage) == [code]
-    assert (sandbox if lose is lose_client else client).wire.is_closing()
+    assert sandbox.wire.is_closing() if lose is lose_client else client.is_closed
     lose_client(client, sandbox)
     lose_sandbox(client, sandbox)
     assert len(stage.records.outcomes) == 1, "it ends once"
@@ -196,7 +196,7 @@ def test_between_two_frames_a_websocket_is_told_why_at_once() -> None:
     end(client)
     assert client.received() == FRAME + GOODBYE
     assert close_codes(stage) == ["tunnel_drained"]
-    assert (client.wire.is_closing(), client.wire.is_aborted) == (True, False)
+    assert (client.is_closed, client.wire.is_aborted) == (True, False)
 
 
 @given(st.integers(1, len(FRAME) - 1), st.sampled_from([b"", b"\x81", b"\x81\x05", FRAME[:-1]]))
