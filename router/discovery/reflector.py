@@ -64,10 +64,11 @@ class Pace:
     """Objects a page: decoding one blocks the loop for about 5 ms; ten times as many leave 10 MB of holes in the heap."""
     read_timeout_s: float = 60.0
     """Longest silence within a list."""
-    watch_timeout_s: float = 300.0
-    """After this (a third more or less, so that watches don't end together) the server ends a watch."""
-    silence_limit_s: float = 150.0
-    """Longest silence of a watch: bookmarks come each minute or so, two missing ones mean a half-open connection."""
+    watch_timeout_s: float = 120.0
+    """After this, a third more or less, the server ends a watch. Bookmarks only come when something anywhere has changed, with
+    older etcds every ten minutes: so the end of a quiet watch is what tells that it was alive."""
+    silence_limit_s: float = 180.0
+    """Longest silence of a watch: longer than its timeout, so only a half-open connection reaches it."""
     first_retry_s: float = 0.25
     retry_limit_s: float = 30.0
     short_watch_s: float = 1.0

@@ -44,10 +44,10 @@ def _build(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(MODULE, folder, dirs_exist_ok=True)
         part = path.with_suffix(".part")
+        stamp = f"-s -w -X k8s.io/component-base/version.gitVersion={version()}"
+        build = ["go", "build", "-p", "1", "-trimpath", "-ldflags", stamp, "-o", part, "."]
         # One package at a time and last in the queue: the machine may be somebody's.
-        command = ["nice", "-n", "19", "go", "build", "-p", "1", "-trimpath", "-o", part, "."]
-        flags = "-X k8s.io/component-base/version.gitVersion=" + version()
-        command[6:6] = ["-ldflags", f"-s -w {flags}"]
+        command = ["nice", "-n", "19", *build]
         environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False

@@ -238,28 +238,27 @@ async def test_an_older_version_serves_where_the_new_one_does_not(cluster: Clust
         async with watching(cluster.access, ns) as running:
             await running.until_ready()
             assert running.state("asleep", ns) is State.SUSPENDED
-            assert running.discovery.notes() == []
+            # "storage is (re)initializing", says the server for a moment.
+            await until(lambda: running.discovery.notes() == [])
     finally:
         await serve("v1beta1", "v1alpha1")
         await until_async(lambda: _status(admin, f"{SANDBOXES}/sandboxes"), 200)
 
 
-async def test_a_quiet_watch_is_kept_alive_by_bookmarks(cluster: Cluster) -> None:
+async def test_a_quiet_watch_ends_in_time_and_goes_on_without_a_new_list(cluster: Cluster) -> None:
     ns = await cluster.namespace()
-    async with watching(cluster.access, ns, pace=Pace()) as running:
+    async with watching(cluster.access, ns, pace=Pace(watch_timeout_s=6.0)) as running:
         await running.until_ready()
-        heard = [each.last_heard_at for each in running.discovery.reflectors()]
 
-        await asyncio.sleep(85)
+        await asyncio.sleep(20)
 
-        for reflector, before in zip(running.discovery.reflectors(), heard, strict=True):
-            assert reflector.last_heard_at is not None
-            assert before is not None
-            assert reflector.last_heard_at > before
-            assert reflector.watches == 1
+        assert {reason for _, reason in running.discovery.watch_restarts} == {"ended"}
+        for reflector in running.discovery.reflectors():
+            assert reflector.watches >= 3
+            assert reflector.lists == 1
         age_s = running.index.age_s()
         assert age_s is not None
-        assert age_s < 80
+        assert age_s < 10
 
 
 async def test_tokens_are_reviewed(cluster: Cluster) -> None:
