@@ -94,7 +94,7 @@ class KubernetesDiscovery:
         self._clock = clock
         self._table = SandboxTable(index=index, on_retired=on_retired)
         self._heap = SettledHeap()
-        self._changes_seen = 0
+        self._records_seen = 0
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
 
     def __repr__(self) -> str:
@@ -217,11 +217,9 @@ class KubernetesDiscovery:
     async def _keep_house(self) -> None:
         while True:
             self._tell_freshness()
-            changes, self._changes_seen = (
-                self._table.changes - self._changes_seen,
-                self._table.changes,
-            )
-            self._heap.added(changes)
+            records = sum(reflector.records for reflector in self.reflectors())
+            self._heap.added(records - self._records_seen)
+            self._records_seen = records
             await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
 
     def _tell_freshness(self) -> None:

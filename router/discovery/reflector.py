@@ -127,6 +127,8 @@ class Reflector(Generic[Record]):
         self.lists = 0
         self.watches = 0
         self.events = 0
+        self.records = 0
+        """Objects read so far, from lists and events."""
         self._api = api
         self._parse = parse
         self._store = store
@@ -228,6 +230,7 @@ class Reflector(Generic[Record]):
             raise
         for record in self._parsed(page.get("items") or ()):
             listing.add(record)
+            self.records += 1
         return section(page, "metadata")
 
     def _parsed(self, items: Iterable[JsonObject]) -> Iterator[Record]:
@@ -291,6 +294,7 @@ class Reflector(Generic[Record]):
         except ValueError as error:
             self._skip(error)
             return
+        self.records += 1
         if kind == "DELETED":
             self._store.remove(record)
         elif kind in ("ADDED", "MODIFIED"):

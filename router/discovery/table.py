@@ -46,8 +46,6 @@ class SandboxTable:
         self._gone_sandboxes = Tombstones()
         self._aliases = AliasTable(index=index, sandbox=self._sandboxes.get)
         self._settled: set[str | None] = set()
-        self.changes = 0
-        """Records stored so far, each some long-lived objects."""
 
     def __repr__(self) -> str:
         return (
@@ -143,7 +141,6 @@ class SandboxTable:
     def _store_pod(self, pod: PodRecord, known: PodRecord | None) -> None:
         if known is not None:
             self._pods_of.discard(known.ref, known)
-        self.changes += 1
         self._pods[pod.uid] = pod
         self._pods_of.add(pod.ref, pod)
 
@@ -251,7 +248,6 @@ class SandboxTable:
             sandbox = sandbox.kept(pods[0].ref, pods[0].sandbox_uid)
         else:
             sandbox = sandbox.kept(sandbox.ref, sandbox.uid)
-        self.changes += 1
         self._sandboxes[sandbox.ref] = sandbox
         if math.isinf(sandbox.traits.tokens_not_before):
             logger.warning(
