@@ -95,6 +95,7 @@ class KubernetesDiscovery:
         self._table = SandboxTable(index=index, on_retired=on_retired)
         self._heap = SettledHeap()
         self._records_seen = 0
+        self._has_new_list = False
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
 
     def __repr__(self) -> str:
@@ -207,6 +208,7 @@ class KubernetesDiscovery:
         )
 
     def _settle(self) -> None:
+        self._has_new_list = True
         for scope in self._scopes:
             if _is_known_or_refused(scope.sandboxes):
                 scope.pods_may_begin.set()
@@ -220,6 +222,9 @@ class KubernetesDiscovery:
             records = sum(reflector.records for reflector in self.reflectors())
             self._heap.added(records - self._records_seen)
             self._records_seen = records
+            if self._has_new_list:
+                self._has_new_list = False
+                self._heap.settle()
             await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
 
     def _tell_freshness(self) -> None:

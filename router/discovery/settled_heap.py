@@ -27,12 +27,16 @@ class SettledHeap:
         """Notes that about so many long-lived objects were made."""
         self._added += objects
         if self._added >= self._objects_between:
-            self._added = 0
-            self.freezes += 1
-            # The young generations first: what is garbage by now must not be kept.
-            gc.collect(1)
-            gc.freeze()
-            _give_pages_back()
+            self.settle()
+
+    def settle(self) -> None:
+        """Freezes what is there now: call it when a lot has just been added."""
+        self._added = 0
+        self.freezes += 1
+        # The young generations first: what is garbage by now must not be kept.
+        gc.collect(1)
+        gc.freeze()
+        _give_pages_back()
 
 
 def _give_pages_back() -> None:

@@ -25,6 +25,16 @@ def test_the_heap_is_frozen_once_much_was_added() -> None:
     assert gc.get_freeze_count() > 0
 
 
+def test_it_can_be_settled_at_once() -> None:
+    heap = SettledHeap(objects_between=100)
+    heap.added(60)
+
+    heap.settle()
+    heap.added(60)
+
+    assert heap.freezes == 1
+
+
 def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
     freed: list[bool] = []
 
