@@ -153,7 +153,9 @@ class Tunnel:
             return
         self._ended = True
         self.deadline_at = NEVER
-        if goodbye is not None and not self._sandbox_ended:  # else the client was told the end already
+        if (
+            goodbye is not None and not self._sandbox_ended
+        ):  # else the client was told the end already
             self._bytes_to_client += len(goodbye)
             self.downstream.write(goodbye)
         self.exchange.tunnel_ended(
