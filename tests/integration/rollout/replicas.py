@@ -57,8 +57,8 @@ async def reading(replica: RouterProcess, name: str) -> int:
     )
 
 
-async def until_it_carries(replica: RouterProcess) -> str:
-    """Returns what a replica carries, once that is a stream and a WebSocket at least: its end is then worth watching."""
+async def until_it_carries(replica: RouterProcess) -> tuple[int, int]:
+    """Returns how many requests and WebSockets a replica carries, once it has some of both: its end is then worth watching."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             tunnels, requests = (
@@ -66,7 +66,7 @@ async def until_it_carries(replica: RouterProcess) -> str:
                 await reading(replica, "inflight_requests"),
             )
             if tunnels and requests > tunnels:
-                return f"{requests - tunnels} requests and streams, {tunnels} WebSockets"
+                return requests - tunnels, tunnels
             await asyncio.sleep(0.02)
 
 

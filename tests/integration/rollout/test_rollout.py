@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from tests.integration.proxy.wire import until
 from tests.integration.rollout.front import HEALTHZ, READYZ, envoy
 from tests.integration.rollout.load import Load
 from tests.integration.rollout.replicas import (
@@ -20,17 +21,25 @@ async def roll(fleet, service):
     """Replaces two replicas under load as a Deployment does: the next one is ready before an old one has to go. Returns the load."""
     old = [await fleet.start(), await fleet.start()]
     await service.add(*old)
+    carried_sockets = 0
     async with Load(service.pick) as load:
         await load.goes_on()
         for replica in old:
             await service.add(await fleet.start())
-            carried = await until_it_carries(replica)
-            print(f"replica {replica.process.pid} is told to go with {carried}")
+            requests, sockets = await until_it_carries(replica)
+            print(
+                f"replica {replica.process.pid} goes with {requests} requests, {sockets} WebSockets"
+            )
+            carried_sockets += sockets
             replica.process.terminate()
         for replica in old:
             assert await ended(replica) == 0
             service.remove(replica)
         await load.goes_on()
+        await until(
+            lambda: load.tally.closes.total() >= carried_sockets,
+            what=f"the end of {carried_sockets} WebSockets: {load.tally}",
+        )
     return load
 
 
