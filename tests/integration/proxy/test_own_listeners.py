@@ -20,7 +20,7 @@ def spellings() -> list[str]:
         "2130706433",
         "0x7f.1",
         "127.1",
-        *(name for name in named if _leads_to_loopback(name)),
+        *(name for name in sorted(named) if _leads_to_loopback(name)),
     ]
 
 
