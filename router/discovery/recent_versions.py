@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -16,7 +17,7 @@ class RecentVersions(Generic[K]):
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._latest: dict[K, int] = {}
+        self._latest: OrderedDict[K, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._latest)
@@ -37,7 +38,7 @@ class RecentVersions(Generic[K]):
         self._latest.pop(key, None)
         self._latest[key] = version
         if len(self._latest) > self._capacity:
-            del self._latest[next(iter(self._latest))]
+            self._latest.popitem(last=False)
 
     def clear(self) -> None:
         """Forgets everything: a complete list outranks the events before it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 CAPACITY = 16_384
 """The most recent departures remembered: minutes of a busy cluster, 3 MB at most."""
 
@@ -14,7 +16,7 @@ class Tombstones:
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._gone: dict[str, int] = {}
+        self._gone: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._gone)
@@ -30,7 +32,7 @@ class Tombstones:
         version = max(version, self._gone.pop(uid, 0))
         self._gone[uid] = version
         if len(self._gone) > self._capacity:
-            del self._gone[next(iter(self._gone))]
+            self._gone.popitem(last=False)
 
     def discard(self, uid: str) -> None:
         """Forgets one that a complete list or a later event shows alive."""
