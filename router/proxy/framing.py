@@ -221,7 +221,7 @@ class ChunkRelay(ChunkedReader):
                 _cross(data, start, at, pieces)
                 start = line_end
                 if not self._in_trailers:
-                    pieces.append(b"%x\r\n" % self._remaining if self._remaining else b"\r\n")
+                    pieces.append(b"%x\r\n" % self._remaining if b";" in line else line)
             at = line_end
             if is_end:
                 return at
