@@ -255,7 +255,7 @@ class RunningRouter:
             yield self
             for wire in self._dialled:
                 wire.reset()  # a FIN would wait behind what the router doesn't read
-            await self._emptied()
+            await self.emptied()
         finally:
             self._listener.stop()
             self.clients.end_now()
@@ -265,7 +265,7 @@ class RunningRouter:
             self.pool.close()
             await background.close()
 
-    async def _emptied(self) -> None:
+    async def emptied(self) -> None:
         """Holds the router to having nothing left of clients that have left."""
         left: dict[str, object] = {}
 
@@ -276,7 +276,9 @@ class RunningRouter:
         try:
             await until(is_empty)
         except AssertionError:
-            raise AssertionError(f"left behind: { {k: v for k, v in left.items() if v} }") from None
+            kept = {name: value for name, value in left.items() if value}
+            carried = [(c, c.exchange, c.tunnel) for c in self.clients._connections]
+            raise AssertionError(f"left behind: {kept}; {carried}; {self.pool._open}") from None
 
     def _left(self) -> dict[str, object]:
         gateway = self.gateway

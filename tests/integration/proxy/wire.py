@@ -77,22 +77,26 @@ class Wire(asyncio.Protocol):
     # --- sending ---
 
     def send(self, *pieces: bytes) -> None:
-        """Sends the pieces as one write; what the peer doesn't take waits in this process."""
-        self.transport.write(b"".join(pieces))
+        """Sends the pieces as one write; what the peer doesn't take waits in this process. Nothing happens when all is over."""
+        if not self._is_lost:
+            self.transport.write(b"".join(pieces))
 
     async def send_apart(self, *pieces: bytes) -> None:
         """Sends each piece so that it arrives alone."""
         self.without_delay()
         for piece in pieces:
             self.send(piece)
-            await settled()
+            for _ in range(3):  # the loop comes round, and with it the reader
+                await asyncio.sleep(0)
 
     def without_delay(self) -> None:
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._is_lost:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def half_close(self) -> None:
         """Says that no more comes, and goes on reading."""
-        self.transport.write_eof()
+        if not self._is_lost:
+            self.transport.write_eof()
 
     def close(self) -> None:
         self.transport.close()
