@@ -13,10 +13,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt bench setup lock wheel clean
+.PHONY: help run test test-cluster check fmt bench setup lock wheel clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: $(RUNTIME) ## three local sandboxes behind a real router (ARGS=--once ends after the table)
 	@exec $(BIN)/sandbox-router demo $(ARGS)
@@ -24,6 +24,9 @@ run: $(RUNTIME) ## three local sandboxes behind a real router (ARGS=--once ends 
 test: $(COMPLETE) ## set everything up, then run every test (ARGS=... goes to the first pytest)
 	$(BIN)/python -m pytest -n 2 -m "not alone" $(ARGS)
 	$(BIN)/python -m pytest -m alone || test $$? -eq 5
+
+test-cluster: $(COMPLETE) ## discovery against a real API server: one built and started here, or the one that KUBECONFIG names
+	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 
 check: $(COMPLETE) ## format, lint, types, import rules: the one check command
 	$(BIN)/ruff format --check .
