@@ -16,7 +16,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 .PHONY: help run test test-cluster check fmt bench setup lock wheel clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: $(RUNTIME) ## three local sandboxes behind a real router (ARGS=--once ends after the table)
 	@exec $(BIN)/sandbox-router demo $(ARGS)
