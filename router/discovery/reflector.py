@@ -21,6 +21,7 @@ from router.discovery.watch_lines import BrokenWatchError, LineSplitter
 
 logger = logging.getLogger("sandbox_router.discovery")
 
+LONGEST_REST_S = 0.05
 EVENTS_AT_ONCE = 32
 """After so many, about 2 ms, a burst lets the requests go on."""
 
@@ -228,9 +229,13 @@ class Reflector(Generic[Record]):
                 # The list took longer than the server keeps history: fewer, larger pages.
                 self._page_size *= 4
             raise
+        began_at = self._clock()
         for record in self._parsed(page.get("items") or ()):
             listing.add(record)
             self.records += 1
+        if self.is_complete:
+            # Requests are being served meanwhile: rest as long as the page took, decoding (about as much again) included.
+            await asyncio.sleep(min(LONGEST_REST_S, 2 * (self._clock() - began_at)))
         return section(page, "metadata")
 
     def _parsed(self, items: Iterable[JsonObject]) -> Iterator[Record]:
