@@ -92,7 +92,7 @@ def surprises() -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 async def leaks_nothing(surprises: list[str]) -> AsyncIterator[None]:
-    """Fails the test that leaves a task, a socket or any other file descriptor."""
+    """Fails the test that leaves a task, a connection, or a descriptor of any kind."""
     descriptors = open_descriptors()
     yield
     gc.collect()

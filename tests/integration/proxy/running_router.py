@@ -258,8 +258,9 @@ class RunningRouter:
             await self.emptied()
         finally:
             self._listener.stop()
-            self.clients.end_now()
-            await settled()
+            if len(self.clients):
+                self.clients.end_now()
+                await settled()
             await self.tasks.close()
             await self._access_log.close()
             self.pool.close()

@@ -35,6 +35,8 @@ class Wire(asyncio.Protocol):
         self.ended = ""
         """How the peer ended it: "", "eof" or "reset"."""
         self.is_writable = True
+        self.keeps = True
+        """False: what comes is counted alone."""
         self._is_lost = False
         self._on_connect = on_connect
         self._changed = asyncio.Event()
@@ -49,7 +51,8 @@ class Wire(asyncio.Protocol):
         self._on_connect(self)
 
     def data_received(self, data: bytes) -> None:
-        self.unread += data
+        if self.keeps:
+            self.unread += data
         self.total += len(data)
         self._changed.set()
 
