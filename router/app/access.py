@@ -12,9 +12,6 @@ from router.auth.authenticator import Authenticator
 from router.auth.chain import AuthenticatorChain
 from router.auth.claims import ClaimRules
 from router.auth.grant_authorizer import GrantAuthorizer
-from router.auth.jwks import JwksFetcher
-from router.auth.jwt import JwtVerifier
-from router.auth.keys import KeyRing, watch_keys
 from router.auth.mtls import CertificateAuthenticator
 from router.auth.policy import CurrentPolicy
 from router.auth.policy_file import watch_policy
@@ -137,7 +134,12 @@ def _static(settings: Settings, access: Access) -> StaticTokenAuthenticator:
     return verifier
 
 
-def _jwt(settings: Settings, access: Access) -> JwtVerifier:
+def _jwt(settings: Settings, access: Access) -> BearerVerifier:
+    # Here, because the cryptography behind it takes ten megabytes that other modes don't need.
+    from router.auth.jwks import JwksFetcher
+    from router.auth.jwt import JwtVerifier
+    from router.auth.keys import KeyRing, watch_keys
+
     auth = settings.auth
     keys = KeyRing()
     remote: JwksFetcher | None = None
