@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.integration.proxy.conftest import open_descriptors
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.wire import settled, until
@@ -91,6 +92,22 @@ async def _refuse_at_once(wire):
     wire.send(answer("403 Forbidden", ("Connection", "close"), body=b"no"))
     await settled()
     wire.close()
+
+
+async def test_a_sandbox_that_answers_says_no_more_and_reads_nothing_keeps_no_socket(router, pod):
+    before = open_descriptors()["socket"]
+    client = await router.connect()
+    client.send(request("PUT", "/", ("Content-Length", str(10**9))))
+    sandbox = await pod.accept()
+    sandbox.stop_reading()
+    client.send(b"x" * 30_000_000)
+    await _stalls(client)
+    sandbox.send(answer(length=False), b"enough")
+    sandbox.half_close()
+    assert (await client.answer("PUT")).body == b"enough"
+    client.reset()
+    of_this_test = 1  # the sandbox's end
+    await until(lambda: open_descriptors()["socket"] == before + of_this_test)
 
 
 async def test_a_client_that_goes_on_uploading_for_ever_is_cut_off(router, pod):
