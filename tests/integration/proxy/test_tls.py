@@ -176,6 +176,19 @@ async def test_a_client_that_leaves_cancels_its_request(secure, pod, tls, how):
     assert (await secure.outcome()).code == "client_closed"
 
 
+async def test_a_crash_is_noticed_although_what_it_sent_was_too_much_to_read(secure, pod, tls):
+    client = await secure.connect(tls=tls)
+    client.send(request(), request("GET", "/" + "x" * 1000) * 1000)
+    sandbox = await pod.accept()
+    await sandbox.request()
+    await settled()
+    client.reset()
+    await settled()
+    secure.pass_time(1)
+    await sandbox.rest()
+    assert (await secure.outcome()).code == "client_closed"
+
+
 async def test_a_tunnel_crosses_and_ends_with_its_client(secure, pod, tls):
     client, sandbox = await opened(secure, pod, tls=tls)
     words = random.Random(6).randbytes(3_000_000)
