@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from router.cli import main
-from router.discovery import cluster_access
+from router.kube import cluster_access
 
 if __name__ == "__main__":
     cluster_access.SERVICE_ACCOUNT_FOLDER = Path(sys.argv.pop(1))

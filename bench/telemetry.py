@@ -15,12 +15,12 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from router.proxy.outcome import Outcome
-from router.server.access_log import AccessLog
-from router.server.exposition import content_type_for, render
-from router.server.metric_catalogue import REQUEST_BUCKETS_S
-from router.server.metrics import Metrics
-from router.server.process_metrics import process_snapshot
-from router.server.telemetry import RouterTelemetry
+from router.telemetry.access_log import AccessLog
+from router.telemetry.exposition import content_type_for, render
+from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S
+from router.telemetry.metrics import Metrics
+from router.telemetry.process_metrics import process_snapshot
+from router.telemetry.recorder import RouterTelemetry
 
 ROUNDS = 7
 CALLS = 50_000

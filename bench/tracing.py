@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind, set_span_in_context
 from bench.telemetry import outcome, report
 from router.proxy.forwarding import Peer
 from router.proxy.head import parse_request
-from router.server import span_attributes
-from router.server.spans import SpanTracer
+from router.telemetry import span_attributes
+from router.telemetry.spans import SpanTracer
 
 ROUNDS = 15
 REQUESTS = 1_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter, listing
 from router.app.worker import Worker
 from router.routing.endpoint import State
-from router.server.explain import Question
-from router.server.process_metrics import full_snapshot
-from router.server.sandbox_listing import Filter, listing
-from router.server.snapshot import Snapshot
+from router.telemetry.process_metrics import full_snapshot
+from router.telemetry.snapshot import Snapshot
 
 
 class Facts(Protocol):

@@ -11,13 +11,13 @@ from typing import Final
 
 import uvloop
 
+from router.admin.port import AdminServer
 from router.app.facts import Facts, WorkerFacts
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Sockets, Stop, Worker, installed_version
-from router.server.admin import AdminServer
 from router.server.listeners import BindError, addresses_of, bind, close_all
-from router.server.logs import configure
 from router.settings import Settings
+from router.telemetry.logs import configure
 
 logger = logging.getLogger("sandbox_router.app")
 

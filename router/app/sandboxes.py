@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from router.discovery.api_client import KubernetesApi
 from router.discovery.dns import DnsSource
 from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
+from router.kube.api_client import KubernetesApi
 from router.proxy.needs import EndpointSource
 from router.routing.endpoint import Endpoint
 from router.routing.index import EndpointIndex

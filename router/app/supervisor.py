@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import filter_text, question_text
 from router.app.worker import Stop
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
-from router.server.explain import Question
 from router.server.listeners import addresses_of, bind, close_all
-from router.server.sandbox_listing import Filter
-from router.server.snapshot import Snapshot, merge, without_gauges
 from router.settings import Settings
+from router.telemetry.snapshot import Snapshot, merge, without_gauges
 
 logger = logging.getLogger("sandbox_router.app")
 

@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
 
+from router.admin.explain import Explainer, Question
 from router.app.access import Access, build_access, needs_reviews
 from router.app.sandboxes import Sandboxes, build_sandboxes
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
-from router.discovery.api_client import KubernetesApi
-from router.discovery.cluster_access import cluster_access
-from router.discovery.reviews import KubernetesReviewer
 from router.errors import Overloaded
+from router.kube.api_client import KubernetesApi
+from router.kube.cluster_access import cluster_access
+from router.kube.reviews import KubernetesReviewer
 from router.proxy.clients import Clients
 from router.proxy.deadlines import NEVER, Deadlines
 from router.proxy.downstream import Downstream
@@ -30,17 +31,16 @@ from router.proxy.needs import Limits
 from router.proxy.pool import Pool
 from router.routing.endpoint import Endpoint
 from router.routing.target import TargetParser
-from router.server import readings
-from router.server.access_log import AccessLog
 from router.server.drain import drain
-from router.server.explain import Explainer, Question
 from router.server.listeners import Listener
-from router.server.metrics import Metrics
-from router.server.telemetry import RouterTelemetry
 from router.server.tls import TlsContextSource
-from router.server.tracing import build_tracer
 from router.settings import Settings
 from router.tasks import TaskSet
+from router.telemetry import readings
+from router.telemetry.access_log import AccessLog
+from router.telemetry.metrics import Metrics
+from router.telemetry.recorder import RouterTelemetry
+from router.telemetry.tracing import build_tracer
 
 logger = logging.getLogger("sandbox_router.app")
 

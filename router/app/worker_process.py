@@ -15,8 +15,8 @@ import uvloop
 from router.app.channel import Channel
 from router.app.facts import WorkerFacts
 from router.app.worker import Sockets, Stop, Worker
-from router.server.logs import configure
 from router.settings import Settings
+from router.telemetry.logs import configure
 
 logger = logging.getLogger("sandbox_router.app")
 

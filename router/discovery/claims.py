@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from router.discovery.api_client import JsonObject
 from router.discovery.objects import identity, section, text, version
+from router.kube.api_client import JsonObject
 from router.routing.endpoint import SandboxRef
 
 SANDBOX_NAME_ANNOTATION = "agents.x-k8s.io/sandbox-name"

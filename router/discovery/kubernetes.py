@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from router.discovery.api_client import JsonObject, KubernetesApi
 from router.discovery.claims import ClaimRecord, parse_claim
 from router.discovery.objects import EXTENSIONS_GROUP, SANDBOX_GROUP
 from router.discovery.pods import NAME_HASH_LABEL, PodRecord
@@ -19,6 +18,7 @@ from router.discovery.reflector import List, Pace, Reflector, Resource
 from router.discovery.sandboxes import SandboxRecord, parse_sandbox
 from router.discovery.settled_heap import SettledHeap
 from router.discovery.table import SandboxTable
+from router.kube.api_client import JsonObject, KubernetesApi
 from router.routing.endpoint import Endpoint
 from router.routing.index import EndpointIndex
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from router.discovery.api_client import JsonObject
+from router.kube.api_client import JsonObject
 
 SANDBOX_GROUP = "agents.x-k8s.io"
 EXTENSIONS_GROUP = "extensions.agents.x-k8s.io"

@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 
-from router.discovery.api_client import JsonObject
 from router.discovery.objects import (
     SANDBOX_GROUP,
     condition,
@@ -20,6 +19,7 @@ from router.discovery.objects import (
     text,
     version,
 )
+from router.kube.api_client import JsonObject
 from router.routing.endpoint import SandboxRef
 
 NAME_HASH_LABEL = "agents.x-k8s.io/sandbox-name-hash"

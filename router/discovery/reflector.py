@@ -14,10 +14,10 @@ from typing import Generic, Protocol, TypeVar
 
 import orjson
 
-from router.discovery.api_client import ApiError, JsonObject, KubernetesApi
 from router.discovery.backoff import Backoff
 from router.discovery.objects import section, text
 from router.discovery.watch_lines import BrokenWatchError, LineSplitter
+from router.kube.api_client import ApiError, JsonObject, KubernetesApi
 
 logger = logging.getLogger("sandbox_router.discovery")
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
-from router.discovery.api_client import JsonObject
 from router.discovery.objects import (
     EXTENSIONS_GROUP,
     condition,
@@ -20,6 +19,7 @@ from router.discovery.objects import (
     text,
     version,
 )
+from router.kube.api_client import JsonObject
 from router.routing.endpoint import SandboxRef
 
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"

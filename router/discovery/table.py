@@ -10,7 +10,6 @@ from itertools import chain
 
 from router.discovery.addresses import AddressBook
 from router.discovery.aliases import AliasTable
-from router.discovery.api_client import JsonObject
 from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
 from router.discovery.listing import Listing
@@ -19,6 +18,7 @@ from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
 from router.discovery.tombstones import Tombstones
+from router.kube.api_client import JsonObject
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 

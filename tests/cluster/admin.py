@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from router.discovery.cluster_access import ClusterAccess
+from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import JsonObject, pod, ready_condition, sandbox
 
 SANDBOXES = "/apis/agents.x-k8s.io/v1beta1"

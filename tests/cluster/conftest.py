@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from router.discovery.cluster_access import ClusterAccess, kubeconfig_access
+from router.kube.cluster_access import ClusterAccess, kubeconfig_access
 from tests.cluster.admin import Admin, RefusedError
 from tests.cluster.local_cluster import LocalCluster, local_cluster
 from tests.deploy.tools import ToolMissing

@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from router.discovery.api_client import KubernetesApi
-from router.discovery.cluster_access import ClusterAccess
 from router.discovery.reflector import Pace
-from router.discovery.reviews import KubernetesReviewer
+from router.kube.api_client import KubernetesApi
+from router.kube.cluster_access import ClusterAccess
+from router.kube.reviews import KubernetesReviewer
 from router.routing.endpoint import State
 from tests.chaos.pods import ListeningPod
 from tests.cluster.admin import SANDBOXES, Admin, RefusedError

@@ -6,8 +6,8 @@ import shlex
 import pytest
 
 from router.errors import RouterError
-from router.server.metric_catalogue import BY_NAME
 from router.settings.table import TABLE
+from router.telemetry.metric_catalogue import BY_NAME
 from tests.deploy import queries
 from tests.deploy.rendering import ROOT, chart, found, kustomize, parsed, run
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 
-from router.server.metric_catalogue import BY_NAME, Kind
+from router.telemetry.metric_catalogue import BY_NAME, Kind
 from tests.deploy import queries
 from tests.deploy.queries import FROM_THE_SCRAPE, Query
 from tests.deploy.rendering import DEPLOY, ROOT, found

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from router.discovery.api_client import KubernetesApi
-from router.discovery.cluster_access import ClusterAccess
 from router.discovery.kubernetes import KubernetesDiscovery
 from router.discovery.reflector import Pace, Phase
+from router.kube.api_client import KubernetesApi
+from router.kube.cluster_access import ClusterAccess
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from tests.fakes.cluster_objects import pod, sandbox

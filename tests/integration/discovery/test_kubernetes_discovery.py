@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from router.discovery.cluster_access import ClusterAccess, in_cluster_access
+from router.kube.cluster_access import ClusterAccess, in_cluster_access
 from router.routing.endpoint import SandboxRef, State
 from tests.fakes.cluster_objects import EXTENSIONS, claim, owner, pod, ready_condition, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes, User

@@ -32,12 +32,12 @@ from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import TargetParser
-from router.server.access_log import AccessLog
 from router.server.listeners import Listener, addresses_of, bind
-from router.server.metrics import Metrics
-from router.server.telemetry import RouterTelemetry
 from router.settings import Address
 from router.tasks import TaskSet
+from router.telemetry.access_log import AccessLog
+from router.telemetry.metrics import Metrics
+from router.telemetry.recorder import RouterTelemetry
 from tests.integration.proxy.clock import Clock
 from tests.integration.proxy.messages import TOKEN, Message
 from tests.integration.proxy.pod import Pod

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter
 from router.app.facts import (
     WorkerFacts,
     filter_from,
@@ -19,9 +21,7 @@ from router.app.facts import (
     question_text,
 )
 from router.routing.endpoint import Endpoint, SandboxRef, State
-from router.server.explain import Question
-from router.server.metrics import Metrics
-from router.server.sandbox_listing import Filter
+from router.telemetry.metrics import Metrics
 
 raw = st.binary(max_size=20)
 questions = st.builds(

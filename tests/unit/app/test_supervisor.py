@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter
 from router.app import supervisor as supervisor_module
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Stop
 from router.errors import Overloaded
-from router.server.explain import Question
 from router.server.listeners import BindError, bind, close_all
-from router.server.sandbox_listing import Filter
-from router.server.snapshot import Snapshot
 from router.settings import Address, Settings
+from router.telemetry.snapshot import Snapshot
 from tests.unit.app.conftest import MakeSettings
 
 QUESTION = Question(

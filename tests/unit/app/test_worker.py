@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from router.admin.explain import Question
 from router.app.worker import Background, Sockets, Stop, Worker, _limits, installed_version
 from router.errors import Overloaded
 from router.proxy.deadlines import NEVER
 from router.routing.endpoint import SandboxRef
-from router.server.explain import Question
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Address, Settings
 from tests.unit.app.conftest import MakeSettings

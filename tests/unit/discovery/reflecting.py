@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from router.discovery.api_client import KubernetesApi
-from router.discovery.cluster_access import ClusterAccess
 from router.discovery.listing import Listing
 from router.discovery.objects import identity
 from router.discovery.reflector import Pace, Phase, Reflector, Resource
+from router.kube.api_client import KubernetesApi
+from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import pod, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.kubernetes_store import PODS

@@ -4,9 +4,9 @@ import asyncio
 import time
 from contextlib import suppress
 
-from router.discovery.api_client import KubernetesApi
-from router.discovery.cluster_access import ClusterAccess
 from router.discovery.reflector import Pace
+from router.kube.api_client import KubernetesApi
+from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import pod, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.kubernetes_store import PODS, SANDBOXES

@@ -1,0 +1,260 @@
+"""AdminServer: metrics, probes and explanations on a port that is never exposed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter
+from router.errors import RouterError
+from router.telemetry.exposition import content_type_for, render
+from router.telemetry.snapshot import Snapshot
+
+logger = logging.getLogger("sandbox_router.admin")
+
+MAX_CONNECTIONS: Final = 256
+"""Beyond these, new connections are closed at once, so that idle ones can't use up the process's descriptors."""
+FIRST_REQUEST_TIMEOUT_S: Final = 10.0
+KEEPALIVE_TIMEOUT_S: Final = 75.0
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_HEADERS: Final = 256
+_JSON: Final = "application/json"
+_MIN_COMPRESSED_BYTES: Final = 4096
+
+INDEX: Final = """\
+Sandbox Router, admin port. Never expose it outside the cluster.
+
+/metrics           numbers for Prometheus (docs/metrics.md)
+/healthz           200 while the process lives
+/readyz            200 when it can serve, else 503 and what is missing
+/debug/route       what would be decided about a request: send its headers, or ?namespace=&name=&port=, ?path=, ?method=
+/debug/sandboxes   the table of sandboxes: ?namespace=&name=&state=&limit=
+"""
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
+class AdminServer:
+    """Serves the admin pages on sockets that are already bound. May be started and stopped once; stop() any number of times.
+
+    `snapshot` returns the numbers of all workers; `missing` says in sentences what keeps the router from being ready;
+    `explain` and `sandboxes` answer the two debug pages (Explainer.explain, sandbox_listing.listing).
+    """
+
+    def __init__(
+        self,
+        *,
+        sockets: Sequence[socket.socket],
+        snapshot: Callable[[], Awaitable[Snapshot]],
+        missing: Callable[[], Sequence[str] | Awaitable[Sequence[str]]],
+        explain: Callable[[Question], Awaitable[Mapping[str, Any]]],
+        sandboxes: Callable[[Filter], Awaitable[Mapping[str, Any]]],
+        page_timeout_s: float = 10.0,
+    ) -> None:
+        self._sockets = tuple(sockets)
+        self._snapshot = snapshot
+        self._missing = missing
+        self._explain = explain
+        self._sandboxes = sandboxes
+        self._page_timeout_s = page_timeout_s
+        self._runner: web.ServerRunner | None = None
+        self._pages: dict[str, Handler] = {
+            "/": self._index,
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/debug/route": self._debug_route,
+            "/debug/sandboxes": self._debug_sandboxes,
+        }
+
+    def __repr__(self) -> str:
+        return f"<AdminServer {'serving' if self._runner is not None else 'stopped'}>"
+
+    async def __aenter__(self) -> AdminServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begins to answer; does nothing when it already does."""
+        if self._runner is not None:
+            return
+        self._runner = web.ServerRunner(
+            _Server(self._answer, handler_cancellation=True), shutdown_timeout=1.0
+        )
+        await self._runner.setup()
+        for sock in self._sockets:
+            await web.SockSite(self._runner, sock).start()
+
+    async def stop(self) -> None:
+        """Closes sockets and connections."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+        for sock in self._sockets:
+            sock.close()
+
+    # --- from request to page ---------------------------------------------------------------
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        if isinstance(request.protocol, _Connection):
+            request.protocol.has_asked()
+        page = self._pages.get(request.path)
+        if page is None:
+            return _error(404, "not_found", "There is no such page; / lists them.")
+        if request.method not in ("GET", "HEAD"):
+            response = _error(405, "method_not_allowed", "Only GET and HEAD are answered here.")
+            response.headers["Allow"] = "GET, HEAD"
+            return response
+        try:
+            async with asyncio.timeout(self._page_timeout_s):
+                return await page(request)
+        except RouterError as error:
+            return _error(error.status, error.code, error.detail)
+        except TimeoutError:
+            logger.warning("an admin page took too long", extra={"fields": {"page": request.path}})
+            return _error(503, "timeout", "The page took too long.")
+
+    async def _index(self, request: web.BaseRequest) -> web.Response:
+        return _response(200, INDEX.encode(), "text/plain; charset=utf-8")
+
+    async def _metrics(self, request: web.BaseRequest) -> web.Response:
+        content_type = content_type_for(request.headers.get("Accept", ""))
+        snapshot = await self._snapshot()
+        # In a thread: with thousands of series the text takes long enough to be felt by requests.
+        body = await asyncio.to_thread(render, snapshot, content_type)
+        response = _response(200, body, content_type)
+        if len(body) >= _MIN_COMPRESSED_BYTES:
+            response.enable_compression()
+        return response
+
+    async def _healthz(self, request: web.BaseRequest) -> web.Response:
+        return _json(200, {"status": "ok"})
+
+    async def _readyz(self, request: web.BaseRequest) -> web.Response:
+        missing = self._missing()
+        if inspect.isawaitable(missing):
+            missing = await missing
+        if missing:
+            return _json(503, {"status": "not ready", "missing": list(missing)})
+        return _json(200, {"status": "ready"})
+
+    async def _debug_route(self, request: web.BaseRequest) -> web.Response:
+        question = Question.of(request.raw_headers, request.query)
+        return _json(200, await self._explain(question))
+
+    async def _debug_sandboxes(self, request: web.BaseRequest) -> web.Response:
+        return _json(200, await self._sandboxes(Filter.of(request.query)))
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+
+def _response(status: int, body: bytes, content_type: str) -> web.Response:
+    return web.Response(
+        status=status,
+        body=body,
+        headers={
+            "Content-Type": content_type,
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            # Without it aiohttp tells its own version and Python's.
+            "Server": "sandbox-router",
+        },
+    )
+
+
+def _json(status: int, content: Mapping[str, Any]) -> web.Response:
+    body = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return _response(status, body, _JSON)
+
+
+def _error(status: int, code: str, detail: str) -> web.Response:
+    return _json(status, {"detail": detail, "code": code})
+
+
+# --- connections -----------------------------------------------------------------------------
+
+
+class _Connection(web.RequestHandler):
+    """One connection: what is not HTTP gets a short answer and no traceback; who says nothing is cut off."""
+
+    __slots__ = ("_silence",)
+
+    _silence: asyncio.TimerHandle | None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        loop = asyncio.get_running_loop()
+        self._silence = loop.call_later(FIRST_REQUEST_TIMEOUT_S, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.has_asked()
+        super().connection_lost(exc)
+
+    def has_asked(self) -> None:
+        """Notes that a whole request came; from here on the keep-alive timeout watches."""
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Returns the answer to bytes that are no request, or to a request that met a bug."""
+        if isinstance(exc, HttpProcessingError):
+            logger.debug("not a request", extra={"fields": {"error": type(exc).__name__}})
+            response = _error(status, "bad_request", "This is not a request that is understood.")
+        else:
+            logger.error("an admin page failed", exc_info=exc)
+            response = _error(500, "internal_error", "Internal error.")
+        response.force_close()
+        return response
+
+
+class _Refusal(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _Server(web.Server):
+    """Makes a _Connection for each client, within the limit."""
+
+    def __call__(self) -> Any:
+        if len(self.connections) >= MAX_CONNECTIONS:
+            return _Refusal()
+        return _Connection(
+            self,
+            loop=asyncio.get_running_loop(),
+            logger=logger,
+            access_log=None,  # type: ignore[arg-type]  # the documented way to have none
+            keepalive_timeout=KEEPALIVE_TIMEOUT_S,
+            lingering_time=0,
+            auto_decompress=False,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+        )

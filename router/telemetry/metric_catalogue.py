@@ -1,0 +1,356 @@
+"""The catalogue of metrics: each family's name, labels, meaning.
+
+docs/metrics.md is generated from it: `python -m router.telemetry.metric_catalogue` prints the table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from router.auth.verifier import Reason
+from router.errors import RouterError
+from router.proxy.outcome import UPSTREAM_ERRORS
+from router.routing.endpoint import State
+from router.server.tls import HANDSHAKE_FAILURES
+
+OTHER = "other"
+UNKNOWN = "unknown"
+
+
+class Kind(enum.Enum):
+    """The Prometheus type of a family."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Merge(enum.Enum):
+    """How the values of several worker processes become one."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
+class Source(enum.Enum):
+    """Who keeps the numbers of a family."""
+
+    METRICS = "metrics"
+    """Metrics itself, event by event."""
+    READING = "reading"
+    """Another room; it is asked at the scrape."""
+    PROCESS = "process"
+    """The operating system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric. `values` are the closed sets of its labels, in their order; None is a set that grows with use."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    values: tuple[tuple[str, ...] | None, ...] = ()
+    buckets_s: tuple[float, ...] = ()
+    merge: Merge = Merge.SUM
+    source: Source = Source.METRICS
+
+    def zero_series(self) -> Iterator[tuple[str, ...]]:
+        """Yields the labels of each series that a scrape shows before anything has happened, so that rates see the first event."""
+        if self.kind is Kind.COUNTER and self.source is not Source.PROCESS:
+            closed = [values for values in self.values if values is not None]
+            if len(closed) == len(self.labels):
+                yield from product(*closed)
+
+    def closed(self, label: int, value: str) -> str:
+        """Returns `value` if the label's closed set holds it, else `other`."""
+        values = self.values[label]
+        return value if values is None or value in values else OTHER
+
+
+def _error_codes(kind: type[RouterError] = RouterError) -> Iterator[str]:
+    for child in kind.__subclasses__():
+        yield child.code
+        yield from _error_codes(child)
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ROUTER_ERROR_CODES = tuple(sorted(set(_error_codes())))
+OUTCOMES = ("success", "failure")
+AUTHZ_DECISIONS = ("allow", "deny", "unauthenticated", "unavailable")
+AUTH_MODES = ("none", "static", "jwt", "token-review", "mtls", OTHER)
+AUTH_FAILURE_REASONS = (*(reason.value for reason in Reason), OTHER)
+SANDBOX_STATES = tuple(state.value for state in State)
+INDEX_EVENTS = ("reported", "evicted")
+WATCHED_RESOURCES = ("pods", "sandboxes", "sandboxclaims", OTHER)
+WATCH_RESTART_REASONS = (
+    "ended",
+    "expired",
+    "timeout",
+    "connection",
+    "unauthorized",
+    "forbidden",
+    "throttled",
+    "server_error",
+    "bad_event",
+    OTHER,
+)
+RELOADED_FILES = ("sandboxes", "policy", "jwt_secret", "jwks", "static_token", "client_ca", OTHER)
+POOL_STATES = ("idle", "active")
+SPAN_OUTCOMES = ("exported", "failed", "dropped")
+
+# The upper bounds of the router it replaces, so dashboards keep their `le`; finer at the low end.
+REQUEST_BUCKETS_S = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0),
+)
+CONNECT_BUCKETS_S = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+WAIT_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
+
+_REQUEST_LABELS = ("method", "code", "sandbox_namespace")
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        "sandbox_router_requests_total",
+        Kind.COUNTER,
+        "Requests that ended, tunnels included (code 101), by HTTP status as the client saw it;"
+        " 499: the client left before there was a status.",
+        _REQUEST_LABELS,
+        (None, None, None),
+    ),
+    Family(
+        "sandbox_router_request_duration_seconds",
+        Kind.HISTOGRAM,
+        "Time from a request's head to the last byte of its answer, or to its tunnel's end.",
+        _REQUEST_LABELS,
+        (None, None, None),
+        REQUEST_BUCKETS_S,
+    ),
+    Family(
+        "sandbox_router_inflight_requests",
+        Kind.GAUGE,
+        "Requests that have begun and not ended, open tunnels included.",
+    ),
+    Family(
+        "sandbox_router_upstream_errors_total",
+        Kind.COUNTER,
+        "Requests that failed on the sandbox's side.",
+        ("sandbox_namespace", "reason"),
+        (None, (*UPSTREAM_ERRORS, OTHER)),
+    ),
+    Family(
+        "sandbox_router_upstream_retries_total",
+        Kind.COUNTER,
+        "Connects that were tried again (nothing had been sent).",
+    ),
+    Family(
+        "sandbox_router_cache_invalidations_total",
+        Kind.COUNTER,
+        "Routes taken out of the table because their host did not answer.",
+    ),
+    Family(
+        "sandbox_router_authz_decisions_total",
+        Kind.COUNTER,
+        "Decisions whether a caller may reach a sandbox.",
+        ("sandbox_namespace", "decision"),
+        (None, (*AUTHZ_DECISIONS, OTHER)),
+    ),
+    Family(
+        "sandbox_router_cert_reloads_total",
+        Kind.COUNTER,
+        "Attempts to load a changed server certificate; after a failure the old one stays in force.",
+        ("outcome",),
+        (OUTCOMES,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_tls_handshake_failures_total",
+        Kind.COUNTER,
+        "TLS handshakes that failed: no or a bad client certificate, no common version, plain HTTP and the like.",
+        ("reason",),
+        (HANDSHAKE_FAILURES,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_build_info",
+        Kind.GAUGE,
+        "Always 1: the versions that run.",
+        ("version", "python"),
+        (None, None),
+        merge=Merge.MAX,
+    ),
+    Family(
+        "sandbox_router_router_errors_total",
+        Kind.COUNTER,
+        "Answers that the router made itself instead of the sandbox (see errors.md).",
+        ("code",),
+        (ROUTER_ERROR_CODES,),
+    ),
+    Family(
+        "sandbox_router_open_tunnels",
+        Kind.GAUGE,
+        "Upgraded connections (WebSockets and the like) that are open.",
+    ),
+    Family(
+        "sandbox_router_bytes_total",
+        Kind.COUNTER,
+        "Body and tunnel bytes, added when their request or tunnel ends.",
+        ("direction",),
+        (("from_client", "to_client"),),
+    ),
+    Family(
+        "sandbox_router_index_sandboxes",
+        Kind.GAUGE,
+        "Sandboxes in the table. Every worker keeps the same table, so workers don't add up.",
+        ("state",),
+        (SANDBOX_STATES,),
+        merge=Merge.MAX,
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_index_age_seconds",
+        Kind.GAUGE,
+        "Time since the table last agreed with its source; absent before the first time; the oldest of all workers.",
+        merge=Merge.MAX,
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_index_events_total",
+        Kind.COUNTER,
+        "Changes of the table: reported by discovery, or a dead host's route evicted. Every worker counts its own.",
+        ("event",),
+        (INDEX_EVENTS,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_watch_restarts_total",
+        Kind.COUNTER,
+        "Watches of the Kubernetes API that ended and began anew.",
+        ("resource", "reason"),
+        (WATCHED_RESOURCES, WATCH_RESTART_REASONS),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_waiting_requests",
+        Kind.GAUGE,
+        "Requests that wait for a starting sandbox.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_pool_connections",
+        Kind.GAUGE,
+        "Connections to sandboxes.",
+        ("state",),
+        (POOL_STATES,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_client_connections",
+        Kind.GAUGE,
+        "Connections of clients.",
+    ),
+    Family(
+        "sandbox_router_connections_refused_total",
+        Kind.COUNTER,
+        "Clients turned away because of max-connections.",
+    ),
+    Family(
+        "sandbox_router_config_reloads_total",
+        Kind.COUNTER,
+        "Attempts to load a changed file; after a failure the old content stays in force.",
+        ("file", "outcome"),
+        (RELOADED_FILES, OUTCOMES),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_auth_failures_total",
+        Kind.COUNTER,
+        "Credentials that were refused or could not be checked.",
+        ("mode", "reason"),
+        (AUTH_MODES, AUTH_FAILURE_REASONS),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_access_log_dropped_total",
+        Kind.COUNTER,
+        "Access-log lines that were dropped because nobody took them in time.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_spans_total",
+        Kind.COUNTER,
+        "Spans of traces: exported, failed (the collector did not take them), or dropped because too many waited.",
+        ("outcome",),
+        (SPAN_OUTCOMES,),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_connect_duration_seconds",
+        Kind.HISTOGRAM,
+        "Time to a connection to a sandbox, retries included; reused connections don't count.",
+        buckets_s=CONNECT_BUCKETS_S,
+    ),
+    Family(
+        "sandbox_router_wait_duration_seconds",
+        Kind.HISTOGRAM,
+        "Time that requests waited for a starting sandbox.",
+        buckets_s=WAIT_BUCKETS_S,
+    ),
+    Family(
+        "process_cpu_seconds_total",
+        Kind.COUNTER,
+        "CPU time, user and system.",
+        source=Source.PROCESS,
+    ),
+    Family(
+        "process_resident_memory_bytes",
+        Kind.GAUGE,
+        "Resident memory; pages that workers share count once per worker.",
+        source=Source.PROCESS,
+    ),
+    Family(
+        "process_virtual_memory_bytes",
+        Kind.GAUGE,
+        "Virtual memory.",
+        source=Source.PROCESS,
+    ),
+    Family("process_open_fds", Kind.GAUGE, "Open file descriptors.", source=Source.PROCESS),
+    Family(
+        "process_max_fds",
+        Kind.GAUGE,
+        "Largest number of file descriptors that one process may open.",
+        merge=Merge.MIN,
+        source=Source.PROCESS,
+    ),
+    Family(
+        "process_start_time_seconds",
+        Kind.GAUGE,
+        "Start of the oldest process, in Unix time.",
+        merge=Merge.MIN,
+        source=Source.PROCESS,
+    ),
+)
+
+BY_NAME = {family.name: family for family in FAMILIES}
+
+
+def markdown_table() -> str:
+    """Returns the table of docs/metrics.md."""
+    lines = ["| metric | type | labels | several workers | meaning |", "|---|---|---|---|---|"]
+    for family in FAMILIES:
+        labels = ", ".join(f"`{label}`" for label in family.labels) or "none"
+        lines.append(
+            f"| `{family.name}` | {family.kind.value} | {labels} | {family.merge.value} | {family.help} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown_table(), end="")

@@ -1,0 +1,132 @@
+"""Readings: which number of another room is which metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from router.routing.endpoint import Endpoint
+from router.telemetry.metric_catalogue import SANDBOX_STATES
+from router.telemetry.metrics import Metrics
+
+
+class Index(Protocol):
+    """The table of sandboxes."""
+
+    events: int
+    evictions: int
+
+    def __iter__(self) -> Iterator[Endpoint]: ...
+
+    def waiting(self) -> int: ...
+
+    def age_s(self) -> float | None: ...
+
+
+class Connections(Protocol):
+    """The pool."""
+
+    @property
+    def idle_count(self) -> int: ...
+
+    @property
+    def active_count(self) -> int: ...
+
+
+class Reloading(Protocol):
+    """A file, or several that belong together, that is read again when it changes."""
+
+    reloads_succeeded: int
+    reloads_failed: int
+
+
+class Dropping(Protocol):
+    """The access log."""
+
+    @property
+    def dropped(self) -> int: ...
+
+
+class Counting(Protocol):
+    """What makes spans."""
+
+    def counts(self) -> Mapping[tuple[str, ...], int]: ...
+
+
+def read_index(metrics: Metrics, index: Index) -> None:
+    """Shows the table's size by state, its age, its events, and who waits."""
+
+    def sandboxes() -> Mapping[tuple[str, ...], float]:
+        states = Counter(endpoint.state.value for endpoint in index)
+        return {(state,): states[state] for state in SANDBOX_STATES}
+
+    metrics.read_at_scrape("sandbox_router_index_sandboxes", sandboxes)
+    metrics.read_at_scrape("sandbox_router_index_age_seconds", index.age_s)
+    metrics.read_at_scrape(
+        "sandbox_router_index_events_total",
+        lambda: {("reported",): index.events, ("evicted",): index.evictions},
+    )
+    metrics.read_at_scrape("sandbox_router_waiting_requests", index.waiting)
+
+
+def read_pool(metrics: Metrics, pool: Connections) -> None:
+    """Shows the connections to sandboxes."""
+    metrics.read_at_scrape(
+        "sandbox_router_pool_connections",
+        lambda: {("idle",): pool.idle_count, ("active",): pool.active_count},
+    )
+
+
+def read_file(metrics: Metrics, file: str, watched: Reloading) -> None:
+    """Shows the reloads of a file under its name from RELOADED_FILES."""
+    metrics.read_at_scrape(
+        "sandbox_router_config_reloads_total",
+        lambda: {
+            (file, "success"): watched.reloads_succeeded,
+            (file, "failure"): watched.reloads_failed,
+        },
+    )
+
+
+def read_certificate(metrics: Metrics, watched: Reloading) -> None:
+    """Shows the reloads of the server's certificate."""
+    metrics.read_at_scrape(
+        "sandbox_router_cert_reloads_total",
+        lambda: {
+            ("success",): watched.reloads_succeeded,
+            ("failure",): watched.reloads_failed,
+        },
+    )
+
+
+def read_handshakes(metrics: Metrics, failed: Mapping[str, int]) -> None:
+    """Shows the TLS handshakes that failed, by reason."""
+    metrics.read_at_scrape(
+        "sandbox_router_tls_handshake_failures_total",
+        lambda: {(reason,): count for reason, count in failed.items()},
+    )
+
+
+def read_auth_failures(metrics: Metrics, failures: Mapping[tuple[str, str], int]) -> None:
+    """Shows refused credentials, which the authenticator counts by (mode, reason)."""
+    metrics.read_at_scrape("sandbox_router_auth_failures_total", _of(failures))
+
+
+def read_watch_restarts(metrics: Metrics, restarts: Mapping[tuple[str, str], int]) -> None:
+    """Shows ended watches, which discovery counts by (resource, reason)."""
+    metrics.read_at_scrape("sandbox_router_watch_restarts_total", _of(restarts))
+
+
+def read_access_log(metrics: Metrics, access_log: Dropping) -> None:
+    """Shows the lines that were lost."""
+    metrics.read_at_scrape("sandbox_router_access_log_dropped_total", lambda: access_log.dropped)
+
+
+def read_spans(metrics: Metrics, spans: Counting) -> None:
+    """Shows what became of the spans."""
+    metrics.read_at_scrape("sandbox_router_spans_total", spans.counts)
+
+
+def _of(counts: Mapping[tuple[str, str], int]) -> Callable[[], Mapping[tuple[str, ...], float]]:
+    return lambda: {tuple(labels): count for labels, count in counts.items()}

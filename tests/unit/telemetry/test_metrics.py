@@ -1,0 +1,277 @@
+import itertools
+import platform
+
+import pytest
+
+from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S, ROUTER_ERROR_CODES
+from router.telemetry.metrics import Metrics
+
+
+@pytest.fixture
+def metrics():
+    return Metrics(version="1.2.3", max_namespaces=3)
+
+
+def value(metrics, name, *labels):
+    """The one number of a series; None when there is no such series."""
+    series = dict(metrics.snapshot().get(name, [])).get(labels)
+    return None if series is None else series[0]
+
+
+def labels_of(metrics, name):
+    return [labels for labels, _ in metrics.snapshot().get(name, [])]
+
+
+def finish(metrics, outcome):
+    metrics.inflight_requests += 1
+    metrics.request_finished(outcome)
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+def test_a_request_counts_by_method_status_and_namespace(metrics, make_outcome):
+    finish(metrics, make_outcome())
+    finish(metrics, make_outcome())
+    finish(metrics, make_outcome(status=503))
+
+    total = "sandbox_router_requests_total"
+    assert value(metrics, total, "GET", "200", "team-a") == 2
+    assert value(metrics, total, "GET", "503", "team-a") == 1
+
+
+def test_a_duration_equal_to_a_bound_belongs_to_its_bucket(metrics, make_outcome):
+    bound = REQUEST_BUCKETS_S[3]
+
+    finish(metrics, make_outcome(total_s=bound))
+
+    series = dict(metrics.snapshot()["sandbox_router_request_duration_seconds"])
+    assert series["GET", "200", "team-a"][3] == 1
+    assert series["GET", "200", "team-a"][-1] == bound
+
+
+def test_a_duration_above_every_bound_is_counted_too(metrics, make_outcome):
+    finish(metrics, make_outcome(total_s=1e9))
+
+    series = dict(metrics.snapshot()["sandbox_router_request_duration_seconds"])
+    assert series["GET", "200", "team-a"][-2:] == [1, 1e9]
+
+
+def test_a_request_in_flight_is_a_gauge(metrics, make_outcome):
+    metrics.inflight_requests += 2
+    metrics.request_finished(make_outcome())
+
+    assert value(metrics, "sandbox_router_inflight_requests") == 1
+
+
+def test_bytes_count_each_way(metrics, make_outcome):
+    finish(metrics, make_outcome(bytes_from_client=10, bytes_to_client=200))
+    finish(metrics, make_outcome(bytes_from_client=1, bytes_to_client=2))
+
+    assert value(metrics, "sandbox_router_bytes_total", "from_client") == 11
+    assert value(metrics, "sandbox_router_bytes_total", "to_client") == 202
+
+
+def test_connecting_and_waiting_are_measured_only_where_they_happened(metrics, make_outcome):
+    finish(metrics, make_outcome())
+    finish(metrics, make_outcome(connect_s=0.002, wait_s=0.0))
+
+    snapshot = metrics.snapshot()
+    [(_, connect)] = snapshot["sandbox_router_connect_duration_seconds"]
+    [(_, wait)] = snapshot["sandbox_router_wait_duration_seconds"]
+    assert (sum(connect[:-1]), connect[-1]) == (1, 0.002)
+    assert (sum(wait[:-1]), wait[-1]) == (1, 0.0)
+
+
+def test_a_tunnel_is_open_until_its_request_ends(metrics, make_outcome):
+    metrics.open_tunnels += 1
+    assert value(metrics, "sandbox_router_open_tunnels") == 1
+
+    finish(metrics, make_outcome(status=101, is_tunnel=True))
+
+    assert value(metrics, "sandbox_router_open_tunnels") == 0
+
+
+def test_an_answer_of_the_routers_own_counts_by_code(metrics, make_outcome):
+    finish(metrics, make_outcome(status=404, code="sandbox_not_found"))
+
+    assert value(metrics, "sandbox_router_router_errors_total", "sandbox_not_found") == 1
+
+
+def test_an_end_that_is_no_answer_is_no_router_error(metrics, make_outcome):
+    finish(metrics, make_outcome(status=499, code="client_closed"))
+
+    assert ("client_closed",) not in labels_of(metrics, "sandbox_router_router_errors_total")
+    assert value(metrics, "sandbox_router_requests_total", "GET", "499", "team-a") == 1
+
+
+def test_an_upstream_error_counts_by_namespace_and_reason(metrics, make_outcome):
+    finish(metrics, make_outcome(status=502, upstream_error="connect_refused"))
+
+    name = "sandbox_router_upstream_errors_total"
+    assert value(metrics, name, "team-a", "connect_refused") == 1
+
+
+@pytest.mark.parametrize(
+    ("authz", "decision"),
+    [
+        ("allowed", "allow"),
+        ("denied", "deny"),
+        ("unauthenticated", "unauthenticated"),
+        ("unavailable", "unavailable"),
+        ("by chance", "other"),
+    ],
+)
+def test_a_decision_is_told_in_the_words_of_existing_dashboards(
+    metrics, make_outcome, authz, decision
+):
+    finish(metrics, make_outcome(authz=authz))
+    finish(metrics, make_outcome(authz=authz))
+
+    name = "sandbox_router_authz_decisions_total"
+    assert value(metrics, name, "team-a", decision) == 2
+
+
+def test_a_request_that_reached_no_decision_counts_none(metrics, make_outcome):
+    finish(metrics, make_outcome(authz=""))
+
+    assert labels_of(metrics, "sandbox_router_authz_decisions_total") == []
+
+
+# --- nobody outside makes series -------------------------------------------------------------
+
+
+def test_a_namespace_that_the_table_does_not_know_is_unknown(metrics, make_outcome):
+    finish(metrics, make_outcome(namespace="", authz="denied", upstream_error="reset"))
+
+    assert labels_of(metrics, "sandbox_router_requests_total") == [("GET", "200", "unknown")]
+    assert labels_of(metrics, "sandbox_router_authz_decisions_total") == [("unknown", "deny")]
+    assert labels_of(metrics, "sandbox_router_upstream_errors_total") == [("unknown", "reset")]
+
+
+def test_invented_methods_share_one_series(metrics, make_outcome):
+    for number in range(50):
+        finish(metrics, make_outcome(method=b"M%d" % number))
+    finish(metrics, make_outcome(method=b"get"))
+
+    total = "sandbox_router_requests_total"
+    assert labels_of(metrics, total) == [("other", "200", "team-a")]
+    assert value(metrics, total, "other", "200", "team-a") == 51
+
+
+def test_statuses_that_no_registry_knows_share_one_series(metrics, make_outcome):
+    for status in (0, -1, 99, 299, 599, 600, 1000):
+        finish(metrics, make_outcome(status=status))
+
+    assert labels_of(metrics, "sandbox_router_requests_total") == [("GET", "other", "team-a")]
+
+
+def test_namespaces_beyond_the_limit_share_one_series(metrics, make_outcome):
+    for number in range(20):
+        finish(metrics, make_outcome(namespace=f"ns-{number}", upstream_error="reset"))
+    finish(metrics, make_outcome(namespace="ns-0"))
+
+    total = "sandbox_router_requests_total"
+    namespaces = {labels[2] for labels in labels_of(metrics, total)}
+    assert namespaces == {"ns-0", "ns-1", "ns-2", "other"}
+    assert value(metrics, total, "GET", "200", "other") == 17
+    assert value(metrics, total, "GET", "200", "ns-0") == 2
+    assert value(metrics, "sandbox_router_upstream_errors_total", "other", "reset") == 17
+    assert value(metrics, "sandbox_router_authz_decisions_total", "other", "allow") == 17
+
+
+def test_an_unheard_of_upstream_error_is_other(metrics, make_outcome):
+    finish(metrics, make_outcome(upstream_error="gremlins"))
+
+    assert labels_of(metrics, "sandbox_router_upstream_errors_total") == [("team-a", "other")]
+
+
+# --- what is there before anything happens ---------------------------------------------------
+
+
+def test_a_new_router_shows_its_counters_as_zero(metrics):
+    assert value(metrics, "sandbox_router_upstream_retries_total") == 0
+    assert value(metrics, "sandbox_router_cert_reloads_total", "failure") == 0
+    assert value(metrics, "sandbox_router_config_reloads_total", "policy", "failure") == 0
+    assert value(metrics, "sandbox_router_watch_restarts_total", "pods", "expired") == 0
+    assert value(metrics, "sandbox_router_auth_failures_total", "jwt", "expired") == 0
+    assert value(metrics, "sandbox_router_access_log_dropped_total") == 0
+    assert {code for (code,) in labels_of(metrics, "sandbox_router_router_errors_total")} == set(
+        ROUTER_ERROR_CODES
+    )
+
+
+def test_the_versions_that_run_are_told(metrics):
+    python = platform.python_version()
+
+    assert value(metrics, "sandbox_router_build_info", "1.2.3", python) == 1
+
+
+# --- numbers of other rooms ------------------------------------------------------------------
+
+
+def test_a_reading_is_asked_anew_at_each_scrape(metrics):
+    waiting = itertools.count(5)
+    metrics.read_at_scrape("sandbox_router_waiting_requests", lambda: next(waiting))
+
+    assert value(metrics, "sandbox_router_waiting_requests") == 5
+    assert value(metrics, "sandbox_router_waiting_requests") == 6
+
+
+def test_a_reading_may_have_labels(metrics):
+    metrics.read_at_scrape(
+        "sandbox_router_pool_connections", lambda: {("idle",): 3, ("active",): 4, ("lost",): 1}
+    )
+
+    name = "sandbox_router_pool_connections"
+    assert dict(metrics.snapshot()[name]) == {("idle",): [3], ("active",): [4], ("other",): [1]}
+
+
+def test_a_label_outside_its_closed_set_counts_as_other(metrics):
+    name = "sandbox_router_watch_restarts_total"
+    metrics.read_at_scrape(
+        name, lambda: {("secrets", "boredom"): 1, ("nodes", "boredom"): 1, ("pods", "ended"): 1}
+    )
+
+    assert value(metrics, name, "other", "other") == 2
+    assert value(metrics, name, "pods", "ended") == 1
+
+
+def test_several_readings_of_one_family_add_up(metrics):
+    name = "sandbox_router_config_reloads_total"
+    metrics.read_at_scrape(name, lambda: {("policy", "success"): 2})
+    metrics.read_at_scrape(name, lambda: {("jwks", "success"): 1, ("policy", "success"): 1})
+
+    assert value(metrics, name, "policy", "success") == 3
+    assert value(metrics, name, "jwks", "success") == 1
+    assert value(metrics, name, "sandboxes", "success") == 0
+
+
+@pytest.mark.parametrize("answer", [None, float("nan"), float("inf")])
+def test_a_number_that_is_not_known_yet_is_no_series(metrics, answer):
+    metrics.read_at_scrape("sandbox_router_index_age_seconds", lambda: answer)
+
+    assert value(metrics, "sandbox_router_index_age_seconds") is None
+
+
+def test_what_metrics_counts_itself_cannot_be_read_elsewhere(metrics):
+    with pytest.raises(ValueError):
+        metrics.read_at_scrape("sandbox_router_inflight_requests", lambda: 1)
+    with pytest.raises(KeyError):
+        metrics.read_at_scrape("sandbox_router_nothing", lambda: 1)
+
+
+def test_a_snapshot_does_not_change_afterwards(metrics, make_outcome):
+    finish(metrics, make_outcome(connect_s=0.1))
+    before = metrics.snapshot()
+    again = metrics.snapshot()
+
+    finish(metrics, make_outcome(connect_s=0.1))
+
+    assert before == again
+
+
+def test_its_repr_says_how_much_it_holds(metrics, make_outcome):
+    finish(metrics, make_outcome())
+
+    assert repr(metrics) == "<Metrics inflight=0 series=1>"

@@ -1,0 +1,148 @@
+import ssl
+from collections import Counter
+
+import pytest
+
+from router.proxy.pool import Pool
+from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.index import EndpointIndex
+from router.server.tls import Handshakes
+from router.telemetry import readings
+from router.telemetry.metrics import Metrics
+from router.watched_file import WatchedFiles
+
+
+@pytest.fixture
+def metrics():
+    return Metrics(version="1")
+
+
+def numbers(metrics, name):
+    return {labels: series[0] for labels, series in metrics.snapshot().get(name, [])}
+
+
+def test_the_tables_numbers_are_those_of_a_real_index(metrics):
+    now = [100.0]
+    index = EndpointIndex(waiting_room=8, waiting_room_per_namespace=8, clock=lambda: now[0])
+    readings.read_index(metrics, index)
+    assert numbers(metrics, "sandbox_router_index_age_seconds") == {}
+
+    for name, state in (("a", State.READY), ("b", State.READY), ("c", State.STARTING)):
+        index.upsert(
+            Endpoint(
+                ref=SandboxRef("team", name),
+                uid=name,
+                state=state,
+                addresses=("192.0.2.1",) if state is State.READY else (),
+            )
+        )
+    ready = index.find(SandboxRef("team", "b"))
+    index.evict(ready, "192.0.2.1")
+    index.set_synced()
+    index.wait(SandboxRef("team", "c"), lambda: None)
+    now[0] += 2.5
+
+    assert numbers(metrics, "sandbox_router_index_sandboxes") == {
+        ("ready",): 1,
+        ("starting",): 2,
+        ("suspended",): 0,
+        ("finished",): 0,
+    }
+    assert numbers(metrics, "sandbox_router_index_age_seconds") == {(): 2.5}
+    assert numbers(metrics, "sandbox_router_index_events_total") == {
+        ("reported",): 3,
+        ("evicted",): 1,
+    }
+    assert numbers(metrics, "sandbox_router_waiting_requests") == {(): 1}
+
+
+async def test_the_pools_numbers_are_those_of_a_real_pool(metrics):
+    pool = Pool(
+        max_idle=1,
+        idle_timeout_s=1.0,
+        connect_timeout_s=1.0,
+        max_head_bytes=1024,
+        own_listeners=lambda: (),
+    )
+
+    readings.read_pool(metrics, pool)
+
+    assert numbers(metrics, "sandbox_router_pool_connections") == {("idle",): 0, ("active",): 0}
+
+
+async def test_reloads_are_those_of_real_watched_files(metrics, tmp_path):
+    path = tmp_path / "policy.yaml"
+    path.write_text("one")
+
+    def parse(contents):
+        if contents[0] == b"bad":
+            raise ValueError("bad")
+        return contents
+
+    watched = WatchedFiles((path,), parse=parse, apply=lambda value: None)
+    watched.load_once()
+    readings.read_file(metrics, "policy", watched)
+    readings.read_certificate(metrics, watched)
+
+    path.write_text("three")
+    await watched.poll()
+    path.write_text("bad")
+    await watched.poll()
+
+    reloads = numbers(metrics, "sandbox_router_config_reloads_total")
+    assert (reloads["policy", "success"], reloads["policy", "failure"]) == (1, 1)
+    assert reloads["jwks", "success"] == 0
+    assert numbers(metrics, "sandbox_router_cert_reloads_total") == {
+        ("success",): 1,
+        ("failure",): 1,
+    }
+
+
+def test_refused_credentials_are_those_that_the_chain_counted(metrics):
+    failures = Counter()
+    readings.read_auth_failures(metrics, failures)
+
+    failures["jwt", "expired"] += 2
+
+    assert numbers(metrics, "sandbox_router_auth_failures_total")["jwt", "expired"] == 2
+
+
+def test_watch_restarts_are_those_that_discovery_counted(metrics):
+    restarts = Counter({("pods", "expired"): 3, ("pods", "unheard of"): 1})
+
+    readings.read_watch_restarts(metrics, restarts)
+
+    found = numbers(metrics, "sandbox_router_watch_restarts_total")
+    assert (found["pods", "expired"], found["pods", "other"]) == (3, 1)
+
+
+def test_lost_lines_are_those_of_the_access_log(metrics):
+    class Log:
+        dropped = 7
+
+    readings.read_access_log(metrics, Log())
+
+    assert numbers(metrics, "sandbox_router_access_log_dropped_total") == {(): 7}
+
+
+def test_spans_are_shown_by_what_became_of_them(metrics):
+    class Spans:
+        def counts(self):
+            return {("exported",): 5, ("failed",): 2, ("dropped",): 1}
+
+    readings.read_spans(metrics, Spans())
+
+    assert numbers(metrics, "sandbox_router_spans_total") == Spans().counts()
+
+
+def test_failed_handshakes_are_shown_by_reason(metrics):
+    handshakes = Handshakes()
+    readings.read_handshakes(metrics, handshakes.failed)
+    error = ssl.SSLError()
+    error.reason = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+
+    handshakes.note_failure(error)
+
+    failures = numbers(metrics, "sandbox_router_tls_handshake_failures_total")
+    assert failures[("no_certificate",)] == 1
+    assert sum(failures.values()) == 1
