@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from router.auth.authenticator import Authenticated, Credentials
 from router.auth.principal import Principal
 
@@ -13,9 +15,14 @@ class AnonymousAuthenticator:
 
     def __init__(self) -> None:
         self._everybody = Authenticated(ANONYMOUS, consumed_authorization=False)
+        self.generation = 0
 
     def __repr__(self) -> str:
         return "<AnonymousAuthenticator>"
+
+    def valid_until(self, authenticated: Authenticated) -> float:
+        """Returns infinity: everybody stays welcome."""
+        return math.inf
 
     def authenticate(self, credentials: Credentials) -> Authenticated:
         """Returns the anonymous caller, whatever was presented."""

@@ -24,8 +24,15 @@ class Credentials:
     certificate: CertificateIdentity | None = None
 
     def __repr__(self) -> str:
-        offered = [name for name in self.__slots__ if getattr(self, name) is not None]
-        return f"<Credentials offered={offered}>"
+        values = {
+            "authorization": self.authorization,
+            "sandbox_token": self.sandbox_token,
+            "subprotocol_token": self.subprotocol_token,
+            "certificate": self.certificate,
+        }
+        return (
+            f"<Credentials offered={[name for name, value in values.items() if value is not None]}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,22 @@ class Authenticated(NamedTuple):
 
     principal: Principal
     consumed_authorization: bool
+    is_sole_credential: bool = True
+    """False when several credentials were presented, all of which have to stay valid."""
 
 
 class Authenticator(Protocol):
-    """Decides who calls. Finishes at once where it can (a cached or local check); awaits only for a remote one."""
+    """Decides who calls. Finishes at once where it can (a cached or local check); awaits only for a remote one.
+
+    `generation` changes whenever an earlier answer may be another now (keys, policy, tokens). Who keeps an answer reads
+    it before asking, and keeps the answer while it is the same and valid_until() lies ahead.
+    """
+
+    generation: int
+
+    def valid_until(self, authenticated: Authenticated) -> float:
+        """Returns until when (Unix seconds) the same credentials give this answer within the generation; 0 for no time at all."""
+        ...
 
     def authenticate(self, credentials: Credentials) -> Authenticated | Awaitable[Authenticated]:
         """Returns the caller. Raises Unauthenticated, AuthUnavailable (at once or from the awaitable)."""

@@ -7,6 +7,7 @@ credential is never passed over for a better one.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 
@@ -47,6 +48,9 @@ class AuthenticatorChain:
         self._anonymous = anonymous
         self.failures: Counter[tuple[str, str]] = Counter()
         """Refused credentials by (mode, reason); both come from closed sets."""
+        self.generation = 0
+        for verifier in self._bearer:
+            verifier.on_change(self._changed)
 
     def __repr__(self) -> str:
         modes = [verifier.mode for verifier in self._bearer]
@@ -55,6 +59,26 @@ class AuthenticatorChain:
         if self._anonymous:
             modes.append("none")
         return f"<AuthenticatorChain {','.join(modes)}>"
+
+    def valid_until(self, authenticated: Authenticated) -> float:
+        """Returns until when (Unix seconds) the same credentials give this answer within the generation; 0 for no time at all."""
+        principal = authenticated.principal
+        if not authenticated.is_sole_credential:
+            return 0.0
+        if principal is ANONYMOUS:
+            return math.inf
+        if self._certificate is not None and principal.mode == self._certificate.mode:
+            return self._certificate.valid_until(principal)
+        for verifier in self._bearer:
+            if verifier.mode == principal.mode:
+                return verifier.valid_until(principal)
+            # It declined this token, and may answer otherwise at any time.
+            if not verifier.is_local:
+                break
+        return 0.0
+
+    def _changed(self) -> None:
+        self.generation += 1
 
     def authenticate(self, credentials: Credentials) -> Authenticated | Awaitable[Authenticated]:
         """Returns the caller. Raises Unauthenticated, AuthUnavailable (at once or from the awaitable)."""
@@ -106,9 +130,11 @@ class AuthenticatorChain:
         for token in tokens:
             answer = self._go_on(token, self._bearer[0].verify(token), consumed)
             callers.append(answer if isinstance(answer, Authenticated) else await answer)
-        if of_certificate is not None and callers[0].principal.mode in self._certificate_before:
-            return Authenticated(of_certificate, consumed)
-        return callers[0]
+        decides = callers[0].principal
+        if of_certificate is not None and decides.mode in self._certificate_before:
+            decides = of_certificate
+        is_sole = len(tokens) == 1 and of_certificate is None
+        return Authenticated(decides, consumed, is_sole)
 
     def _without_bearer(self, credentials: Credentials, *, consumed: bool) -> Authenticated:
         if self._certificate is not None and credentials.certificate is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from router.auth.authorizer import Permit
 from router.auth.policy import CurrentPolicy
-from router.auth.principal import Grant, Principal
+from router.auth.principal import ANY, Grant, Principal
 from router.auth.revocation import older_than_allowed
 from router.auth.rights import Rights
 from router.errors import Forbidden, Unauthenticated
@@ -29,10 +29,15 @@ class GrantAuthorizer:
         self._rights: dict[int, Rights] = {}
         self.allowed = 0
         self.denied = 0
-        policy.on_change(self._rights.clear)
+        self.generation = 0
+        policy.on_change(self._changed)
 
     def __repr__(self) -> str:
         return f"<GrantAuthorizer allowed={self.allowed} denied={self.denied} remembered={len(self._rights)}>"
+
+    def again(self) -> None:
+        """Counts one more call that an earlier Permit lets through."""
+        self.allowed += 1
 
     def admit(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
@@ -138,6 +143,10 @@ class GrantAuthorizer:
         by = "the sandbox's tokens-not-before" if too_old else decided_by or "no grant covers it"
         return {"decision": decision, "by": by, "grants": considered}
 
+    def _changed(self) -> None:
+        self._rights.clear()
+        self.generation += 1
+
     def _rights_of(self, principal: Principal) -> Rights:
         rights = self._rights.get(id(principal))
         # The entry keeps its principal alive, so an id can't be taken over while it is remembered.
@@ -171,8 +180,8 @@ def _why_not(
     covering = [ref for ref in names if grant.covers_name(ref)]
     parts = []
     if not covering:
-        namespaces = {ref.namespace for ref in names}
-        parts.append("name" if grant.namespace in (*namespaces, "*") else "namespace")
+        is_near = grant.namespace == ANY or any(grant.namespace == ref.namespace for ref in names)
+        parts.append("name" if is_near else "namespace")
     if grant.ports is not None and port not in grant.ports:
         parts.append("port")
     if grant.methods is not None and method not in grant.methods:

@@ -50,6 +50,7 @@ class JwtVerifier:
     """
 
     mode = "jwt"
+    is_local = True
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class JwtVerifier:
         self._verified: LRUCache[bytes, _Verified] = LRUCache(MAX_REMEMBERED)
         self.verifications = 0
         """How many tokens were not answered from memory."""
+        self._listeners: list[Callable[[], None]] = []
         keys.on_change(self.forget)
 
     def __repr__(self) -> str:
@@ -76,6 +78,19 @@ class JwtVerifier:
     def forget(self) -> None:
         """Forgets every verified token, so that each is verified again under the present keys and policy."""
         self._verified.clear()
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` whenever the verified tokens were forgotten."""
+        self._listeners.append(listener)
+
+    def valid_until(self, principal: Principal) -> float:
+        """Returns the end of the token that proved `principal`, leeway included."""
+        return 0.0 if principal.expires_at is None else self._deadline(principal.expires_at)
+
+    def _deadline(self, expires_at: float) -> float:
+        return expires_at + self._rules.leeway_s
 
     def verify(self, token: bytes) -> Verdict | Awaitable[Verdict]:
         """Returns the caller, or why not; awaits only to look for a key that is not known yet."""
@@ -151,7 +166,7 @@ class JwtVerifier:
         if self._is_refused(principal):
             return _REVOKED
         assert principal.expires_at is not None
-        self._verified[digest] = _Verified(principal, principal.expires_at + self._rules.leeway_s)
+        self._verified[digest] = _Verified(principal, self._deadline(principal.expires_at))
         return principal
 
     def _signature_refusal(self, jws: Jws) -> Refusal | None:

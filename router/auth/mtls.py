@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
 import time
@@ -40,6 +41,10 @@ class CertificateAuthenticator:
 
     def __repr__(self) -> str:
         return f"<CertificateAuthenticator remembered={len(self._principals)}>"
+
+    def valid_until(self, principal: Principal) -> float:
+        """Returns when the certificate that proved `principal` expires; infinity where a trusted proxy watches over that."""
+        return math.inf if principal.expires_at is None else principal.expires_at
 
     def verify(self, certificate: CertificateIdentity) -> Principal | Refusal:
         """Returns the caller; refuses a certificate that expired since the handshake on a connection that is still open."""

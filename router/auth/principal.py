@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from router.routing.endpoint import Endpoint, SandboxRef
 
@@ -52,6 +52,8 @@ class Principal:
     issued_at: float | None = None
     expires_at: float | None = None
     """Unix seconds; long-lived streams end `auth-grace` after it."""
+    believed_until: float = field(default=0.0, compare=False)
+    """Until when (Unix seconds) somebody else's word for the caller, the TokenReview API's, is believed without asking again."""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Extra user attributes from TokenReview, handed on to SubjectAccessReview."""
     user_uid: str = ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from router.auth.principal import Principal
@@ -20,9 +21,11 @@ class StaticTokenAuthenticator:
     """Accepts any of a few shared tokens: several at once while one is being replaced."""
 
     mode = "static"
+    is_local = True
 
     def __init__(self, *, tokens: Iterable[bytes]) -> None:
         self._tokens: tuple[bytes, ...] = ()
+        self._listeners: list[Callable[[], None]] = []
         self.replace(tokens)
 
     def __repr__(self) -> str:
@@ -34,6 +37,16 @@ class StaticTokenAuthenticator:
         if not replacement or not all(replacement):
             raise ValueError("a static token must not be empty")
         self._tokens = replacement
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` whenever other tokens are in force."""
+        self._listeners.append(listener)
+
+    def valid_until(self, principal: Principal) -> float:
+        """Returns infinity: a shared token has no expiry."""
+        return math.inf
 
     def verify(self, token: bytes) -> Principal | Refusal:
         """Returns the holder when `token` equals one of the tokens; compares with every one, so time tells nothing."""

@@ -46,6 +46,8 @@ class SubjectAccessReviewAuthorizer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._grants = grants
+        self.generation = -1
+        """RBAC changes without a word to anybody: what it allowed is asked about again and again."""
         self._reviewer = reviewer
         self._ttl_s = ttl_s
         self._clock = clock
@@ -76,6 +78,10 @@ class SubjectAccessReviewAuthorizer:
     def calls_failed(self) -> int:
         """How many of them had no answer."""
         return self._calls.calls_failed
+
+    def again(self) -> None:
+        """Counts one more call that an earlier Permit lets through."""
+        self._grants.again()
 
     async def close(self) -> None:
         """Ends the reviews that still run."""

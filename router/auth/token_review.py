@@ -47,6 +47,7 @@ class TokenReviewVerifier:
     """
 
     mode = "token-review"
+    is_local = False
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class TokenReviewVerifier:
         self._is_refused = is_refused
         self._clock = clock
         self._remembered: LRUCache[bytes, _Remembered] = LRUCache(MAX_REMEMBERED)
+        self._listeners: list[Callable[[], None]] = []
         self._calls: SharedCalls[bytes, Verdict] = SharedCalls(
             name="token-review", timeout_s=timeout_s
         )
@@ -84,6 +86,16 @@ class TokenReviewVerifier:
     def forget(self) -> None:
         """Forgets every answer; for a policy that changed."""
         self._remembered.clear()
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` whenever the answers were forgotten."""
+        self._listeners.append(listener)
+
+    def valid_until(self, principal: Principal) -> float:
+        """Returns the end of the answer that named `principal`: `ttl_s` after it, or the token's own expiry if that is sooner."""
+        return principal.believed_until
 
     async def close(self) -> None:
         """Ends the reviews that still run."""
@@ -118,21 +130,18 @@ class TokenReviewVerifier:
         answer = await self._reviewer.review(
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         )
-        verdict = self._read(answer, token)
         now = self._clock()
+        verdict = self._read(answer, token, now)
         if isinstance(verdict, Refusal):
             self._remembered[digest] = _Remembered(verdict, now + min(NEGATIVE_TTL_S, self._ttl_s))
             return verdict
-        until = now + self._ttl_s
-        if verdict.expires_at is not None:
-            if verdict.expires_at <= now:
-                return _EXPIRED
-            until = min(until, verdict.expires_at)
+        if verdict.expires_at is not None and verdict.expires_at <= now:
+            return _EXPIRED
         if not self._is_refused(verdict):
-            self._remembered[digest] = _Remembered(verdict, until)
+            self._remembered[digest] = _Remembered(verdict, verdict.believed_until)
         return verdict
 
-    def _read(self, answer: dict[str, Any], token: bytes) -> Verdict:
+    def _read(self, answer: dict[str, Any], token: bytes, now: float) -> Verdict:
         """Returns the caller that a TokenReview's status names. Raises AuthUnavailable when it makes no sense."""
         status = answer.get("status")
         if not isinstance(status, dict):
@@ -154,9 +163,14 @@ class TokenReviewVerifier:
             token_id=claims.token_id,
             issued_at=claims.issued_at,
             expires_at=claims.expires_at,
+            believed_until=_sooner(now + self._ttl_s, claims.expires_at),
             extra=_extra(user.get("extra")),
             user_uid=uid if isinstance(uid := user.get("uid"), str) else "",
         )
+
+
+def _sooner(end: float, expires_at: float | None) -> float:
+    return end if expires_at is None else min(end, expires_at)
 
 
 class _Claims(NamedTuple):

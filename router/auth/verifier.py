@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -52,6 +52,19 @@ class BearerVerifier(Protocol):
     @property
     def mode(self) -> str:
         """The mode's name in the settings."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """True when a verdict on a token can change only by time or with on_change(); False when somebody else is asked."""
+        ...
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` whenever an earlier verdict may be another now."""
+        ...
+
+    def valid_until(self, principal: Principal) -> float:
+        """Returns until when (Unix seconds) the token that proved `principal` proves it, unless on_change() says otherwise."""
         ...
 
     def verify(self, token: bytes) -> Verdict | Awaitable[Verdict]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from router.auth.anonymous import AnonymousAuthenticator
 from router.auth.authenticator import Credentials
 
@@ -11,3 +13,9 @@ def test_everybody_is_let_in_and_keeps_their_own_authorization() -> None:
 
     assert authenticated.principal.mode == "none"
     assert not authenticated.consumed_authorization
+
+
+def test_everybody_stays_welcome() -> None:
+    authenticator = AnonymousAuthenticator()
+
+    assert authenticator.valid_until(authenticator.authenticate(Credentials())) == math.inf

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import math
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -19,12 +20,29 @@ ALICE = CertificateIdentity("spiffe://example/alice", "uri")
 STALE = CertificateIdentity("spiffe://example/alice", "uri", not_after=1.0)
 
 
-class Remote:
+class Fake:
+    """What every verifier has beside its verdicts."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self.listeners.append(listener)
+
+    def valid_until(self, principal: Principal) -> float:
+        return 1000.0
+
+
+class Remote(Fake):
     """A verifier that answers later, about tokens that begin with its prefix."""
 
     mode = "token-review"
+    is_local = False
 
     def __init__(self, prefix: bytes = b"k8s-") -> None:
+        super().__init__()
         self.prefix = prefix
         self.asked: list[bytes] = []
 
@@ -41,7 +59,7 @@ class Remote:
         return Refusal(self.mode, Reason.REJECTED, "Rejected.", is_final=False)
 
 
-class Strict:
+class Strict(Fake):
     """A verifier at once: `mine-good` is good, other `mine-` tokens are bad for good, the rest is somebody else's."""
 
     mode = "jwt"
@@ -352,3 +370,82 @@ def test_credentials_never_show_in_a_repr() -> None:
 )
 def test_bearer_token_reads_the_scheme(value: bytes, token: bytes | None) -> None:
     assert bearer_token(value) == token
+
+
+# --- how long an answer may be kept ----------------------------------------------------------
+
+
+async def test_an_answer_is_kept_as_long_as_its_own_verifier_says() -> None:
+    chain = _chain("jwt", "static")
+
+    mine = await _caller(chain, sandbox_token=b"mine-good")
+    shared = await _caller(chain, sandbox_token=b"s3cret")
+
+    assert chain.valid_until(mine) == 1000.0
+    assert chain.valid_until(shared) == math.inf
+
+
+async def test_an_answer_behind_a_verifier_that_asks_somebody_is_never_kept() -> None:
+    chain = _chain("token-review", "static")
+
+    assert chain.valid_until(await _caller(chain, sandbox_token=b"s3cret")) == 0.0
+
+
+async def test_a_remote_verifiers_own_answer_is_kept_as_long_as_it_says() -> None:
+    chain = _chain("jwt", "token-review")
+
+    assert chain.valid_until(await _caller(chain, sandbox_token=b"k8s-one")) == 1000.0
+
+
+async def test_an_answer_about_two_tokens_is_never_kept() -> None:
+    caller = await _caller(
+        _chain("jwt", "static"), sandbox_token=b"s3cret", subprotocol_token=b"mine-good"
+    )
+
+    assert _chain("jwt", "static").valid_until(caller) == 0.0
+
+
+@pytest.mark.parametrize("modes", [("mtls", "static"), ("static", "mtls")])
+async def test_an_answer_about_a_token_and_a_certificate_is_never_kept(
+    modes: tuple[str, ...],
+) -> None:
+    caller = await _caller(_chain(*modes), sandbox_token=b"s3cret", certificate=ALICE)
+
+    assert _chain(*modes).valid_until(caller) == 0.0
+
+
+async def test_a_certificates_caller_is_kept_until_the_certificate_expires() -> None:
+    chain = _chain("mtls")
+    ends = CertificateIdentity("spiffe://example/alice", "uri", not_after=4102444800.0)
+
+    assert chain.valid_until(await _caller(chain, certificate=ends)) == 4102444800.0
+    assert chain.valid_until(await _caller(chain, certificate=ALICE)) == math.inf
+
+
+async def test_the_anonymous_caller_stays_welcome() -> None:
+    chain = _chain(anonymous=True)
+
+    assert chain.valid_until(await _caller(chain)) == math.inf
+
+
+def test_every_verifiers_change_begins_a_generation() -> None:
+    fakes = [Remote(), Strict()]
+    chain = AuthenticatorChain(bearer=fakes, certificate=None)
+    before = chain.generation
+
+    seen = []
+    for fake in fakes:
+        fake.listeners[0]()
+        seen.append(chain.generation)
+
+    assert seen == [before + 1, before + 2]
+
+
+def test_a_static_token_that_is_replaced_begins_a_generation() -> None:
+    static = StaticTokenAuthenticator(tokens=[b"old"])
+    chain = AuthenticatorChain(bearer=[static], certificate=None)
+    before = chain.generation
+
+    static.replace([b"new"])
+
+    assert chain.generation != before

@@ -476,3 +476,30 @@ async def test_an_expired_token_of_a_known_key_makes_nobody_look(
 
 def test_its_repr_tells_counts_and_no_secret(make_verifier: MakeVerifier) -> None:
     assert repr(make_verifier()) == "<JwtVerifier <KeyRing {'test': 4}> remembered=0>"
+
+
+def test_forgetting_tells_whoever_keeps_a_verdict(make_verifier: MakeVerifier) -> None:
+    ring = KeyRing()
+    ring.replace("test", (HMAC_KEY,))
+    verifier = make_verifier(ring=ring)
+    told = []
+    verifier.on_change(lambda: told.append("changed"))
+
+    ring.replace("test", ())
+    verifier.forget()
+
+    assert told == ["changed", "changed"]
+
+
+def test_a_verdict_stands_until_the_token_expires_leeway_included(
+    make_verifier: MakeVerifier, clock: Clock
+) -> None:
+    verifier = make_verifier(leeway_s=7.0)
+    token = sign({"exp": NOW + 60})
+    until = verifier.valid_until(_accepted(verifier, token))
+
+    clock.now = until - 0.01
+    _accepted(verifier, token)
+    clock.now = until
+
+    assert _refused(verifier, token).reason is Reason.EXPIRED

@@ -113,3 +113,13 @@ async def test_an_emptied_file_keeps_the_old_tokens(tmp_path: Path) -> None:
     assert _accepts(authenticator, b"one")
     assert not _accepts(authenticator, b"")
     assert watched.reloads_failed == 1
+
+
+def test_other_tokens_are_told_to_whoever_keeps_a_verdict() -> None:
+    authenticator = StaticTokenAuthenticator(tokens=[b"old"])
+    told = []
+    authenticator.on_change(lambda: told.append("changed"))
+
+    authenticator.replace([b"new"])
+
+    assert told == ["changed"]

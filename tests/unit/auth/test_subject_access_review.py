@@ -266,3 +266,13 @@ async def test_the_explanation_tells_what_rbac_has_allowed(
 
     assert authorizer.explain(RUNNER, (BOX,), ENDPOINT, 80, b"GET")["decision"] == "allowed"
     await authorizer.close()
+
+
+def test_no_permit_may_be_kept(
+    authorizer: SubjectAccessReviewAuthorizer, policy: CurrentPolicy
+) -> None:
+    policy.replace(Policy())
+    authorizer.again()
+
+    assert authorizer.generation == -1
+    assert authorizer.allowed == 1

@@ -250,3 +250,48 @@ async def test_closing_ends_it(make: Any) -> None:
 
     assert await _reason(verifier, b"opaque") is Reason.UNAVAILABLE
     assert "opaque" not in repr(verifier)
+
+
+async def test_a_verdict_stands_as_long_as_the_answer_is_remembered(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    verifier = make(ttl_s=30.0)
+    caller = await _verdict(verifier, b"opaque")
+    assert isinstance(caller, Principal)
+
+    assert verifier.valid_until(caller) == clock.now + 30.0
+
+
+async def test_a_verdict_stands_no_longer_than_the_token(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    token = sign({"exp": int(clock.now) + 10})
+    api.users[token.decode()] = USER
+    verifier = make(ttl_s=30.0)
+    caller = await _verdict(verifier, token)
+    assert isinstance(caller, Principal)
+
+    assert verifier.valid_until(caller) == int(clock.now) + 10
+
+
+async def test_an_answer_from_memory_does_not_stand_longer_for_being_used(
+    make: Any, clock: Clock
+) -> None:
+    verifier = make(ttl_s=30.0)
+    end = clock.now + 30.0
+    await _verdict(verifier, b"opaque")
+    clock.now += 20
+    caller = await _verdict(verifier, b"opaque")
+    assert isinstance(caller, Principal)
+
+    assert verifier.valid_until(caller) == end
+
+
+def test_forgetting_tells_whoever_keeps_a_verdict(make: Any) -> None:
+    verifier = make()
+    told = []
+    verifier.on_change(lambda: told.append("changed"))
+
+    verifier.forget()
+
+    assert told == ["changed"]
