@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from router.errors import BadRequest
-from router.routing.endpoint import Endpoint, State
+from router.routing.endpoint import Endpoint, SandboxRef, State
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -46,18 +46,26 @@ class Filter:
         )
 
 
-def listing(endpoints: Iterable[Endpoint], wanted: Filter) -> dict[str, Any]:
-    """Returns the first `limit` sandboxes by namespace and name, and how many there are in all."""
+def listing(
+    endpoints: Iterable[Endpoint],
+    wanted: Filter,
+    *,
+    notes_about: Callable[[SandboxRef], Sequence[str]] = lambda ref: (),
+) -> dict[str, Any]:
+    """Returns the first `limit` sandboxes by namespace and name, and how many there are in all.
+
+    `notes_about` says what stands out about one of them, in sentences.
+    """
     found = [endpoint for endpoint in endpoints if wanted.takes(endpoint)]
     first = heapq.nsmallest(wanted.limit, found, key=lambda endpoint: endpoint.ref)
     return {
         "total": len(found),
         "limit": wanted.limit,
-        "sandboxes": [_entry(endpoint) for endpoint in first],
+        "sandboxes": [_entry(endpoint, notes_about(endpoint.ref)) for endpoint in first],
     }
 
 
-def _entry(endpoint: Endpoint) -> dict[str, Any]:
+def _entry(endpoint: Endpoint, notes: Sequence[str]) -> dict[str, Any]:
     return {
         "namespace": endpoint.ref.namespace,
         "name": endpoint.ref.name,
@@ -67,6 +75,7 @@ def _entry(endpoint: Endpoint) -> dict[str, Any]:
         "sandbox_uid": endpoint.sandbox_uid,
         "addresses": list(endpoint.addresses),
         "ports": {str(asked): dialled for asked, dialled in endpoint.ports.items()},
+        "notes": list(notes),
     }
 
 

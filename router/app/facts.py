@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from router.admin.explain import Question
-from router.admin.sandbox_listing import Filter, listing
+from router.admin.sandbox_listing import Filter
 from router.app.worker import Worker
 from router.routing.endpoint import State
 from router.telemetry.process_metrics import full_snapshot
@@ -46,7 +46,7 @@ class WorkerFacts:
         return self._worker.missing()
 
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
-        return listing(self._worker.known_sandboxes(), wanted)
+        return self._worker.list_sandboxes(wanted)
 
     async def explain(self, question: Question) -> Mapping[str, Any]:
         return await self._worker.explain(question)

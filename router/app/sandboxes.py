@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
 from router.kube.api_client import KubernetesApi
 from router.proxy.needs import EndpointSource
-from router.routing.endpoint import Endpoint
+from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.settings import Settings
@@ -39,6 +39,8 @@ class Sandboxes:
     """None with DNS, where names can't be listed."""
     notes: Callable[[], list[str]] = field(default=list)
     """What works less well than it could."""
+    notes_about: Callable[[SandboxRef], Sequence[str]] = lambda ref: ()
+    """What stands out about one sandbox."""
     watch_restarts: Mapping[tuple[str, str], int] = field(default_factory=Counter)
     file: FileDiscovery | None = None
 
@@ -90,5 +92,6 @@ def build_sandboxes(
         discovery=watches,
         index=index,
         notes=watches.notes,
+        notes_about=watches.notes_about,
         watch_restarts=watches.watch_restarts,
     )

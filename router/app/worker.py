@@ -9,12 +9,13 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
 
 from router.admin.explain import Explainer, Question
+from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
 from router.app.sandboxes import Sandboxes, build_sandboxes
 from router.auth.authenticator import CertificateIdentity
@@ -29,7 +30,6 @@ from router.proxy.downstream import Downstream
 from router.proxy.gateway import Gateway
 from router.proxy.needs import Limits
 from router.proxy.pool import Pool
-from router.routing.endpoint import Endpoint
 from router.routing.target import TargetParser
 from router.server.drain import drain
 from router.server.listeners import Listener
@@ -128,9 +128,11 @@ class Worker:
             missing.append("the table of sandboxes is older than max-staleness")
         return missing
 
-    def known_sandboxes(self) -> Iterator[Endpoint]:
-        """Yields every sandbox that can be listed."""
-        return self.sandboxes.known() if self._is_built else iter(())
+    def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
+        """Returns the known sandboxes that the filter lets through."""
+        if not self._is_built:
+            return listing((), wanted)
+        return listing(self.sandboxes.known(), wanted, notes_about=self.sandboxes.notes_about)
 
     async def explain(self, question: Question) -> dict[str, Any]:
         """Returns each decision about a request, up to the address. Raises Overloaded before there is anything to ask."""

@@ -19,7 +19,7 @@ from router.discovery.sandboxes import SandboxRecord, parse_sandbox
 from router.discovery.settled_heap import SettledHeap
 from router.discovery.table import SandboxTable
 from router.kube.api_client import JsonObject, KubernetesApi
-from router.routing.endpoint import Endpoint
+from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
 
 logger = logging.getLogger("sandbox_router.discovery")
@@ -150,6 +150,10 @@ class KubernetesDiscovery:
             elif reflector.is_complete and reflector.problem:
                 notes.append(f"{reflector}: {reflector.problem}; the last known state is kept")
         return notes
+
+    def notes_about(self, ref: SandboxRef) -> tuple[str, ...]:
+        """Returns what stands out about the sandbox of this name."""
+        return self._table.notes(ref)
 
     def _scope(self, namespace: str | None) -> Scope:
         table = self._table

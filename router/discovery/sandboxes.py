@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache
 
 from router.discovery.objects import (
@@ -21,16 +19,14 @@ from router.discovery.objects import (
 )
 from router.kube.api_client import JsonObject
 from router.routing.endpoint import SandboxRef
+from router.timestamps import parse_timestamp
 
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
 SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
-# RFC 3339 §5.6; datetime.fromisoformat alone takes dates without a time and times without a zone.
-_RFC3339 = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
-)
+_SHOWN_TEXT_LIMIT = 64
 
 
 class Intent(enum.Enum):
@@ -53,7 +49,9 @@ class SandboxTraits:
     claim_uid: str
     """The SandboxClaim that controls it, "" when none does, SAME_NAME for a claim that has the Sandbox's own name."""
     tokens_not_before: float
-    """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is old enough."""
+    """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is new enough."""
+    unreadable_time: str = ""
+    """The beginning of that annotation when it can't be read, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             reason,
             text(annotations, POD_NAME_ANNOTATION),
             _claim_uid(metadata, name),
-            _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
+            *_tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
         ),
     )
 
@@ -122,12 +120,11 @@ def _intent(metadata: JsonObject, spec: JsonObject, ready: JsonObject) -> Intent
     return Intent.RUNNING
 
 
-def _tokens_not_before(value: object) -> float:
+def _tokens_not_before(value: object) -> tuple[float, str]:
+    """Returns the time in Unix seconds, and what could not be read. An annotation that is there never means "no rule"."""
     if value is None:
-        return 0.0
-    if isinstance(value, str) and _RFC3339.fullmatch(value):
-        try:
-            return datetime.fromisoformat(value.upper()).timestamp()
-        except (ValueError, OverflowError):
-            return math.inf
-    return math.inf
+        return 0.0, ""
+    try:
+        return max(parse_timestamp(value), 1.0), ""
+    except ValueError:
+        return math.inf, repr(value)[:_SHOWN_TEXT_LIMIT]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain
 
@@ -14,6 +13,7 @@ from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
 from router.discovery.listing import Listing
 from router.discovery.multimap import MultiMap
+from router.discovery.notes import sandbox_notes
 from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
@@ -249,11 +249,7 @@ class SandboxTable:
         else:
             sandbox = sandbox.kept(sandbox.ref, sandbox.uid)
         self._sandboxes[sandbox.ref] = sandbox
-        if math.isinf(sandbox.traits.tokens_not_before):
-            logger.warning(
-                "annotation is not an RFC 3339 time: every token is refused for this sandbox",
-                extra={"fields": {"sandbox": str(sandbox.ref)}},
-            )
+        self._tell(sandbox.ref, sandbox_notes(known), sandbox_notes(sandbox))
         self._aliases.sandbox_changed(sandbox.ref)
         return {sandbox.ref: None}
 
@@ -275,6 +271,21 @@ class SandboxTable:
     def list_claims(self, namespace: str | None) -> Listing[ClaimRecord, SandboxRef]:
         """Returns where a complete list of the scope's claims goes."""
         return self._aliases.listing(namespace)
+
+    # --- for people -------------------------------------------------------------------------
+
+    def notes(self, ref: SandboxRef) -> tuple[str, ...]:
+        """Returns what stands out about the sandbox of this name, in sentences; () while all is well."""
+        return sandbox_notes(self._sandboxes.get(ref))
+
+    def _tell(self, ref: SandboxRef, before: Collection[str], now: Iterable[str]) -> None:
+        """Logs what is noted from now on; an object that changes otherwise repeats nothing."""
+        for note in now:
+            if note not in before:
+                logger.warning(
+                    "sandbox needs attention",
+                    extra={"fields": {"sandbox": str(ref), "reason": note}},
+                )
 
     # --- the index --------------------------------------------------------------------------
 

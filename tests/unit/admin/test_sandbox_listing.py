@@ -41,6 +41,7 @@ def test_an_entry_tells_what_routing_knows():
             "sandbox_uid": "",
             "addresses": ["192.0.2.1", "2001:db8::1"],
             "ports": {"8888": 40001},
+            "notes": [],
         },
         {
             "namespace": "team-a",
@@ -51,8 +52,19 @@ def test_an_entry_tells_what_routing_knows():
             "sandbox_uid": "",
             "addresses": [],
             "ports": {},
+            "notes": [],
         },
     ]
+
+
+def test_what_stands_out_about_a_sandbox_is_on_its_line():
+    found = listing(
+        TABLE,
+        Filter(namespace="team-b"),
+        notes_about=lambda ref: ("its clock is wrong",) if ref.name == "z" else (),
+    )
+
+    assert [entry["notes"] for entry in found["sandboxes"]] == [[], ["its clock is wrong"]]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.admin.explain import Question
-from router.admin.sandbox_listing import Filter
+from router.admin.sandbox_listing import Filter, listing
 from router.app.facts import (
     WorkerFacts,
     filter_from,
@@ -62,9 +61,12 @@ class Working:
     def missing(self) -> list[str]:
         return ["patience"]
 
-    def known_sandboxes(self) -> Iterator[Endpoint]:
-        for name in ("box-a", "box-b"):
-            yield Endpoint(SandboxRef("default", name), "uid-" + name, State.READY, ("10.0.0.5",))
+    def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
+        known = (
+            Endpoint(SandboxRef("default", name), "uid-" + name, State.READY, ("10.0.0.5",))
+            for name in ("box-a", "box-b")
+        )
+        return listing(known, wanted)
 
     async def explain(self, question: Question) -> dict[str, Any]:
         self.asked.append(question)

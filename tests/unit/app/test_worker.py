@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from router.admin.explain import Question
+from router.admin.sandbox_listing import Filter
 from router.app.worker import Background, Sockets, Stop, Worker, _limits, installed_version
 from router.errors import Overloaded
 from router.proxy.deadlines import NEVER
-from router.routing.endpoint import SandboxRef
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Address, Settings
 from tests.unit.app.conftest import MakeSettings
@@ -121,9 +121,12 @@ async def test_it_never_dials_where_the_router_itself_listens(make_settings: Mak
 
 async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) -> None:
     async with running(make_settings()) as place:
-        refs = sorted(endpoint.ref for endpoint in place.worker.known_sandboxes())
+        listed = place.worker.list_sandboxes(Filter())
         explanation = await place.worker.explain(QUESTION)
-    assert refs == [SandboxRef("default", "box-a"), SandboxRef("team-b", "box-b")]
+    assert [(each["namespace"], each["name"]) for each in listed["sandboxes"]] == [
+        ("default", "box-a"),
+        ("team-b", "box-b"),
+    ]
     assert "box-a" in str(explanation)
 
 
@@ -135,7 +138,7 @@ async def test_before_anything_is_built_it_is_not_ready_and_knows_nothing(
 ) -> None:
     worker = Worker(make_settings(), Sockets())
     assert worker.missing() == ["the listeners are not open yet"]
-    assert list(worker.known_sandboxes()) == []
+    assert worker.list_sandboxes(Filter())["sandboxes"] == []
     with pytest.raises(Overloaded, match="starting"):
         await worker.explain(QUESTION)
     assert "listening=False stopping=False" in repr(worker)

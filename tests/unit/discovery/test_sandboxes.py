@@ -104,7 +104,8 @@ def test_the_legacy_annotation_names_the_pod() -> None:
     ("value", "seconds"),
     [
         ("2026-12-01T00:00:00Z", 1796083200.0),
-        ("2026-12-01t00:00:00z", 1796083200.0),
+        ("2026-12-01 00:00:00Z", 1796083200.0),
+        ("1970-01-01T00:00:00Z", 1.0),
         ("2026-12-01T01:00:00.5+01:00", 1796083200.5),
     ],
 )
@@ -130,10 +131,16 @@ def test_tokens_not_before_is_an_rfc3339_time(value: str, seconds: float) -> Non
     ],
 )
 def test_tokens_not_before_that_cannot_be_read_refuses_every_token(value: str) -> None:
-    assert (
-        parse_sandbox(sandbox("box", annotations={TOKENS: value})).traits.tokens_not_before
-        == math.inf
-    )
+    traits = parse_sandbox(sandbox("box", annotations={TOKENS: value})).traits
+
+    assert traits.tokens_not_before == math.inf
+    assert traits.unreadable_time == repr(value)
+
+
+def test_of_an_annotation_that_cannot_be_read_only_the_beginning_is_kept() -> None:
+    traits = parse_sandbox(sandbox("box", annotations={TOKENS: "x" * 1000})).traits
+
+    assert traits.unreadable_time == "'" + "x" * 63
 
 
 def test_without_the_annotation_no_token_is_too_old() -> None:
