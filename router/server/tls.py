@@ -26,6 +26,9 @@ _VERIFY_MODES: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 
+_MAX_DISCARDED_BYTES: Final = 65536
+"""What a client may go on sending after its handshake has failed: its first request, and more of it in flight."""
+
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.ASCII | re.DOTALL
 )
@@ -136,7 +139,9 @@ class TlsContextSource:
 
     def _build(self, contents: tuple[bytes, ...]) -> ssl.SSLContext:
         """Returns a context of these contents: certificate chain, key and, with `mtls`, client CAs. Raises ValueError."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
+        context.handshakes = self.handshakes
+        context.sslobject_class = _ServerSide
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         context.set_ciphers(_TLS12_CIPHERS)
@@ -150,7 +155,6 @@ class TlsContextSource:
                 raise ValueError(_explain(error)) from error
         for pem in client_cas:
             _trust(context, pem)
-        context.sslobject_class = _counted_by(self.handshakes)
         return context
 
 
@@ -197,18 +201,54 @@ def _explain(error: OSError) -> str:
     return f"the certificate or key cannot be used: {reason or error}"
 
 
-def _counted_by(handshakes: Handshakes) -> type[ssl.SSLObject]:
-    """Returns the class of TLS connections that counts into `handshakes`; event loops make theirs by `sslobject_class`."""
+class _ServerContext(ssl.SSLContext):
+    """Makes the TLS connections of a listener: counted, and with their buffers known."""
 
-    class CountedSslObject(ssl.SSLObject):
-        def do_handshake(self) -> None:
+    handshakes: Handshakes
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(made, _ServerSide)
+        made.handshakes, made.incoming, made.outgoing = self.handshakes, incoming, outgoing
+        return made
+
+
+class _ServerSide(ssl.SSLObject):
+    """One TLS connection. A handshake that fails ends only after the client was told why.
+
+    The library leaves the alert in `outgoing`, and event loops abort a failed connection without sending what is there. So the
+    failure is first reported as "more input is needed", upon which they do send. Then the client closes, or its handshake's time ends.
+    """
+
+    handshakes: Handshakes
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+    _failure: ssl.SSLError | None = None
+    _discarded_bytes = 0
+
+    def do_handshake(self) -> None:
+        if self._failure is None:
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
             except ssl.SSLError as error:
-                handshakes.note_failure(error)
-                raise
-            handshakes.completed += 1
-
-    return CountedSslObject
+                self.handshakes.note_failure(error)
+                if not self.outgoing.pending:
+                    raise
+                self._failure = error
+            else:
+                self.handshakes.completed += 1
+                return
+        # Closing with unread input would reset the connection, and the alert could be lost with it.
+        self._discarded_bytes += len(self.incoming.read())
+        if self._discarded_bytes > _MAX_DISCARDED_BYTES:
+            raise self._failure
+        raise ssl.SSLWantReadError

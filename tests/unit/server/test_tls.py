@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -19,6 +21,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from router.server.tls import TlsContextSource
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+on_each_loop = pytest.mark.parametrize(
+    "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
 
 
 class Mount:
@@ -121,6 +129,29 @@ async def _refused(port: int, context: ssl.SSLContext) -> bool:
     return False
 
 
+def _alert(port: int, context: ssl.SSLContext, request: bytes) -> str:
+    """Returns what a client reads in the end, one that writes its request as soon as its own part of the handshake is done."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost") as client:
+                client.sendall(request)
+                return repr(client.recv(100))
+        except ssl.SSLError as error:
+            return error.reason or repr(error)
+
+
+def _alert_from(
+    source: TlsContextSource, context: ssl.SSLContext, *, loop: LoopFactory, request: bytes = b"x"
+) -> str:
+    async def ask() -> str:
+        async with _serving(source.context) as port:
+            return await asyncio.to_thread(_alert, port, context, request)
+
+    source.load_once()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(ask())
+
+
 async def test_a_client_gets_in_over_tls_with_http_1_1_agreed(
     mount: Mount, authority: trustme.CA
 ) -> None:
@@ -189,6 +220,82 @@ async def test_required_refuses_a_client_without_a_certificate(
         assert await _refused(port, _client(authority))
 
     assert dict(source.handshakes.failed) == {"no_certificate": 1}
+
+
+@on_each_loop
+@pytest.mark.parametrize(
+    ("newest", "told"),
+    [
+        (ssl.TLSVersion.TLSv1_3, "TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+        (ssl.TLSVersion.TLSv1_2, "SSLV3_ALERT_HANDSHAKE_FAILURE"),
+    ],
+)
+def test_a_client_without_the_required_certificate_reads_why(
+    mount: Mount, authority: trustme.CA, loop: LoopFactory, newest: ssl.TLSVersion, told: str
+) -> None:
+    client = _client(authority)
+    client.maximum_version = newest
+
+    assert _alert_from(mount.source("required"), client, loop=loop) == told
+
+
+@on_each_loop
+def test_a_client_with_a_strangers_certificate_reads_why(
+    mount: Mount, authority: trustme.CA, loop: LoopFactory
+) -> None:
+    client = _client(authority, trustme.CA().issue_cert("mallory.example"))
+
+    assert _alert_from(mount.source("optional"), client, loop=loop) == "TLSV1_ALERT_UNKNOWN_CA"
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+@on_each_loop
+def test_a_client_of_an_old_version_reads_why(
+    mount: Mount, authority: trustme.CA, loop: LoopFactory
+) -> None:
+    old = _client(authority)
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    old.minimum_version = ssl.TLSVersion.TLSv1
+    old.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    assert "ALERT_PROTOCOL_VERSION" in _alert_from(mount.source("off"), old, loop=loop)
+
+
+@on_each_loop
+def test_a_request_that_is_already_under_way_does_not_drown_the_alert(
+    mount: Mount, authority: trustme.CA, loop: LoopFactory
+) -> None:
+    told = _alert_from(
+        mount.source("required"), _client(authority), loop=loop, request=bytes(40_000)
+    )
+
+    assert told == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+
+
+async def test_a_client_that_goes_on_sending_after_its_handshake_failed_is_cut_off(
+    mount: Mount, authority: trustme.CA
+) -> None:
+    source = mount.source("required")
+    source.load_once()
+
+    async with _serving(source.context) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"  # a ClientHello of one byte
+        writer.write(hello)
+        alert = await reader.readexactly(7)
+        with pytest.raises(ConnectionError):
+            await _send_on(writer)
+        writer.close()
+
+    assert alert[0] == 21, "a record that is an alert"
+    assert source.handshakes.failed.total() == 1
+
+
+async def _send_on(writer: asyncio.StreamWriter) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            writer.write(bytes(16384))
+            await writer.drain()
 
 
 async def test_optional_lets_a_client_in_without_a_certificate_but_not_with_a_foreign_one(
@@ -264,7 +371,7 @@ async def test_a_session_from_before_the_rotation_is_not_resumed_after_it(
         return _handshake(alice, second, session).session_reused is True
 
     assert resumes(old_context, old_context)
-    with pytest.raises(ssl.SSLCertVerificationError):
+    with pytest.raises(ssl.SSLError, match="TLSV1_ALERT_UNKNOWN_CA"):
         resumes(old_context, source.context)
 
 
