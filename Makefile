@@ -13,32 +13,43 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-cluster check fmt bench setup lock wheel clean
+.PHONY: help run test test-cluster compile check fmt bench setup lock wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: $(RUNTIME) ## three local sandboxes behind a real router (ARGS=--once ends after the table)
+run: $(RUNTIME) compile ## three local sandboxes behind a real router (ARGS=--once ends after the table)
 	@exec $(BIN)/sandbox-router demo $(ARGS)
 
-test: $(COMPLETE) ## set everything up, then run every test (ARGS=... goes to the first pytest)
+# pytest by itself runs the pure form, which is what was just edited; everything that starts a router runs the compiled one here.
+ifdef ARGS
+test: $(COMPLETE) ## set everything up, then run every test (ARGS=... instead goes to one pytest, in pure Python)
 	$(BIN)/python -m pytest -n 2 -m "not alone" $(ARGS)
-	$(BIN)/python -m pytest -m alone || test $$? -eq 5
+else
+test: $(COMPLETE) compile
+	$(BIN)/python -m pytest tests/unit -n 2 -m "not alone"
+	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -n 2 -m "not alone"
+	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest -m alone || test $$? -eq 5
+endif
 
 test-cluster: $(COMPLETE) ## discovery against a real API server: one built and started here, or the one that KUBECONFIG names
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+
+compile: $(RUNTIME) ## build the compiled form in place, where there is a C compiler, and say which form will run
+	@$(BIN)/python hatch_build.py
 
 check: $(COMPLETE) ## format, lint, types, import rules: the one check command
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy hatch_build.py
 	$(BIN)/lint-imports
 
 fmt: $(COMPLETE) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(COMPLETE) ## measure the router beside its peers (ARGS=--quick only shows that it works)
+bench: $(COMPLETE) compile ## measure the router beside its peers (ARGS=--quick only shows that it works)
 	$(BIN)/python -m bench $(ARGS)
 
 setup: $(COMPLETE) ## only make the environment, in .venv
@@ -50,7 +61,7 @@ wheel: $(COMPLETE) ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) router/_compiled build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(RUNTIME): pyproject.toml requirements-runtime.lock
 	@.ci/venv $(VENV) $(CANDIDATES)

@@ -11,6 +11,7 @@ from typing import Final
 
 import uvloop
 
+from router import code_form
 from router.admin.port import AdminServer
 from router.app.facts import Facts, WorkerFacts
 from router.app.supervisor import Supervisor, WorkersKeepDying
@@ -91,7 +92,7 @@ async def _serve_by_workers(settings: Settings, stop: Stop, admin: list[socket.s
                     "workers": settings.listeners.workers,
                     "listening": [_text(address) for address in supervisor.addresses()],
                     "admin": [_text(address) for address in addresses_of(admin)],
-                    "version": installed_version(),
+                    **_what_runs(),
                 }
             },
         )
@@ -116,10 +117,17 @@ def _say(http: list[socket.socket], https: list[socket.socket], admin: list[sock
                 "http": [_text(address) for address in addresses_of(http)],
                 "https": [_text(address) for address in addresses_of(https)],
                 "admin": [_text(address) for address in addresses_of(admin)],
-                "version": installed_version(),
+                **_what_runs(),
             }
         },
     )
+
+
+def _what_runs() -> dict[str, str]:
+    """Returns the version and the form of the code; in pure Python also why, since it costs more CPU."""
+    form = code_form.CURRENT
+    facts = {"version": installed_version(), "form": str(form)}
+    return {**facts, "why_pure": form.reason} if form.reason else facts
 
 
 def _text(address: tuple[str, int]) -> str:

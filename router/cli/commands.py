@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from router import code_form
 from router.cli.explain import explain
 from router.cli.token import token
 from router.settings import Loaded, SettingsError, load, report
@@ -111,13 +112,10 @@ def usable_cores() -> int:
         return cores
 
 
-class BadSettings(click.ClickException):
-    """Ends a command with the one message that names every problem; exit code 2 as for a bad flag."""
+class Refusal(click.ClickException):
+    """Ends a command with one message; exit code 2 as for a bad flag."""
 
     exit_code = 2
-
-    def __init__(self, error: SettingsError) -> None:
-        super().__init__(str(error))
 
     def show(self, file: Any = None) -> None:
         """Writes the message to stderr."""
@@ -137,6 +135,8 @@ def tell_warnings(loaded: Loaded) -> None:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Sandbox Router: the HTTP door to sandboxes on Kubernetes."""
+    if code_form.CURRENT.problem:
+        raise Refusal(code_form.CURRENT.problem)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -152,7 +152,7 @@ def serve(context: click.Context, /, config: Path | None, **_flags: str) -> None
     try:
         loaded = load_from(context, config)
     except SettingsError as error:
-        raise BadSettings(error) from None
+        raise Refusal(str(error)) from None
     tell_warnings(loaded)
     from router import app
 
@@ -194,7 +194,7 @@ def check_config(
             click.echo(
                 json.dumps({"problems": [str(problem) for problem in error.problems]}, indent=2)
             )
-        raise BadSettings(error) from None
+        raise Refusal(str(error)) from None
     click.echo(report.as_json(loaded) if output == "json" else report.as_text(loaded))
     tell_warnings(loaded)
 
@@ -204,6 +204,7 @@ def version() -> None:
     """Show the versions of the router, of Python and of the key libraries."""
     own = installed_version("sandbox-router") or "(from a source tree)"
     click.echo(f"sandbox-router {own}")
+    click.echo(code_form.CURRENT.as_sentence())
     click.echo(f"{platform.python_implementation()} {platform.python_version()}")
     for name in KEY_LIBRARIES:
         click.echo(f"{name} {installed_version(name) or '(not installed)'}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from router import code_form
 from router.auth.verifier import Reason
 from router.errors import RouterError
 from router.proxy.outcome import UPSTREAM_ERRORS
@@ -181,9 +182,9 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "sandbox_router_build_info",
         Kind.GAUGE,
-        "Always 1: the versions that run.",
-        ("version", "python"),
-        (None, None),
+        "Always 1: the versions that run, and the form of the code: compiled or pure Python.",
+        ("version", "python", "form"),
+        (None, None, code_form.FORMS),
         merge=Merge.MAX,
     ),
     Family(

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from router import code_form
 from router.proxy.outcome import Outcome
 from router.telemetry.metric_catalogue import (
     BY_NAME,
@@ -168,7 +169,7 @@ class Metrics:
         }
         for name, value in scalars.items():
             _add(found, name, (), value)
-        build = (self._version, platform.python_version())
+        build = (self._version, platform.python_version(), str(code_form.CURRENT))
         _add(found, "sandbox_router_build_info", build, 1)
         _add(found, "sandbox_router_bytes_total", ("from_client",), self._bytes_from_client)
         _add(found, "sandbox_router_bytes_total", ("to_client",), self._bytes_to_client)

@@ -93,6 +93,7 @@ def test_it_says_where_it_listens_is_ready_and_ends_by_sigterm(sandboxes_file: P
         line = program.line("listening")
         ((http,), (admin,)) = line["http"], line["admin"]
         assert line["https"] == []
+        assert (line["form"], line["why_pure"]) == ("pure", "SANDBOX_ROUTER_FORM is pure")
         assert get(http, "/healthz") == (200, b'{"status":"ok"}')
         assert get(admin, "/readyz")[0] == 200
         assert b"sandbox_router_build_info" in get(admin, "/metrics")[1]

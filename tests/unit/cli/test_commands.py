@@ -341,11 +341,26 @@ def test_a_port_of_the_demo_is_a_port(run: CliRunner) -> None:
     assert run.invoke(cli.main, ["demo", "--port", "65536"]).exit_code == 2
 
 
+def test_version_says_which_form_of_the_code_runs_and_why() -> None:
+    lines = process("version", environment={"SANDBOX_ROUTER_FORM": "pure"}).stdout.splitlines()
+
+    assert lines[1] == "pure Python form (SANDBOX_ROUTER_FORM is pure)"
+
+
+def test_a_form_that_does_not_exist_is_refused_in_one_line() -> None:
+    done = process("serve", environment={"SANDBOX_ROUTER_FORM": "fast"})
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "sandbox-router: SANDBOX_ROUTER_FORM is 'fast'; it may be auto, pure, compiled\n"
+    )
+
+
 def test_version_names_the_router_python_and_the_libraries() -> None:
     lines = process("version").stdout.splitlines()
 
     assert lines[0].startswith("sandbox-router ")
-    assert f" {sys.version_info.major}.{sys.version_info.minor}." in lines[1]
+    assert f" {sys.version_info.major}.{sys.version_info.minor}." in lines[2]
     assert f"aiohttp {aiohttp.__version__}" in lines
-    assert [line.split()[0] for line in lines[2:]] == list(cli.KEY_LIBRARIES)
+    assert [line.split()[0] for line in lines[3:]] == list(cli.KEY_LIBRARIES)
     assert not any("(not installed)" in line for line in lines)

@@ -84,12 +84,12 @@ def test_every_family_has_its_type_and_help(snapshot, content_type):
 @pytest.mark.parametrize("content_type", PARSERS)
 def test_a_label_value_cannot_break_out_of_its_quotes(content_type):
     hostile = 'a"} 1\nsandbox_router_fake_total 9\\'
-    snapshot = {"sandbox_router_build_info": [((hostile, "3"), [1])]}
+    snapshot = {"sandbox_router_build_info": [((hostile, "3", "pure"), [1])]}
 
     found = samples(snapshot, content_type)
 
     assert found == {
-        ("sandbox_router_build_info", (("python", "3"), ("version", hostile))): 1,
+        ("sandbox_router_build_info", (("form", "pure"), ("python", "3"), ("version", hostile))): 1,
     }
 
 

@@ -52,7 +52,7 @@ def test_no_label_could_ever_name_a_sandbox():
 
     assert labels <= {
         *("method", "code", "sandbox_namespace", "reason", "decision", "outcome", "direction"),
-        *("state", "event", "resource", "file", "mode", "version", "python"),
+        *("state", "event", "resource", "file", "mode", "version", "python", "form"),
     }
 
 

@@ -204,7 +204,7 @@ def test_a_new_router_shows_its_counters_as_zero(metrics):
 def test_the_versions_that_run_are_told(metrics):
     python = platform.python_version()
 
-    assert value(metrics, "sandbox_router_build_info", "1.2.3", python) == 1
+    assert value(metrics, "sandbox_router_build_info", "1.2.3", python, "pure") == 1
 
 
 # --- numbers of other rooms ------------------------------------------------------------------
