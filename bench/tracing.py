@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, set_span_in_context
 
 from bench.telemetry import outcome, report
-from router.proxy.forwarding import Peer
-from router.proxy.head import parse_request
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import parse_request
 from router.telemetry import span_attributes
 from router.telemetry.spans import SpanTracer
 

@@ -32,8 +32,8 @@ from router.errors import (
     SandboxSuspended,
     Unauthenticated,
 )
-from router.proxy.forwarding import subprotocol_token
-from router.proxy.head import RequestHead, parse_request
+from router.proxy.wire.forwarding import subprotocol_token
+from router.proxy.wire.request_head import RequestHead, parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target, TargetParser
 from router.telemetry.escaping import printable

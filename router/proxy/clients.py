@@ -11,7 +11,7 @@ from router.proxy.client_connection import Phase
 from router.proxy.deadlines import Deadlines
 from router.proxy.needs import RightsWatch
 from router.proxy.outcome import Telemetry
-from router.proxy.websocket import CloseCode
+from router.proxy.wire.websocket import CloseCode
 
 if TYPE_CHECKING:
     from router.proxy.downstream import Downstream

@@ -23,7 +23,7 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.pool import ConnectFailed
-from router.proxy.trace_context import CONNECT, FIRST_BYTE, WAIT
+from router.proxy.wire.trace_context import CONNECT, FIRST_BYTE, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
 if TYPE_CHECKING:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from router.auth.authenticator import CertificateIdentity
 from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
-from router.proxy.answers import error_answer
 from router.proxy.client_connection import ClientConnection, Phase
 from router.proxy.deadlines import NEVER
 from router.proxy.exchange import Exchange
-from router.proxy.forwarding import Peer
-from router.proxy.framing import BodyReader, ChunkedReader, FramingError, LengthReader, body_reader
-from router.proxy.head import RequestHead, parse_request, resolve_target_form
-from router.proxy.partial_head import END_OF_HEAD, PartialHead
+from router.proxy.wire import framing
+from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.wire.local_responses import error_answer
+from router.proxy.wire.partial_head import END_OF_HEAD, PartialHead
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead, parse_request, resolve_target_form
 
 if TYPE_CHECKING:
     from router.proxy.gateway import Gateway
@@ -63,9 +64,7 @@ class Downstream(ClientConnection):
         self.certificate: CertificateIdentity | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<Downstream {self._phase.value} reading={self._reading} writable={self.is_writable}>"
-        )
+        return f"<Downstream {self._phase.value} reading={self._reading}>"
 
     # --- asyncio.Protocol ---
 
@@ -269,7 +268,7 @@ class Downstream(ClientConnection):
         except RouterError as exc:
             self._refuse(exc, data[:end])
             return
-        self._reader = body_reader(head.content_length) if head.has_body else None
+        self._reader = framing.body_reader(head.content_length) if head.has_body else None
         self.keep_alive = True
         self.deadline_at = NEVER
         exchange = Exchange(gateway, self, head, gateway.outcome_of(head, self))

@@ -16,12 +16,14 @@ from router.errors import (
     RouterError,
     SandboxTimeout,
 )
-from router.proxy.forwarding import PathScope, request_head, response_head
-from router.proxy.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
-from router.proxy.head import RequestHead, ResponseHead
 from router.proxy.outcome import Outcome
 from router.proxy.slots import Slot
 from router.proxy.tunnel import open_tunnel
+from router.proxy.wire.forwarding import crossing_request_head
+from router.proxy.wire.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
+from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.response_head import ResponseHead
+from router.proxy.wire.rewriting import PathScope, crossing_response_head
 from router.routing.target import Target, forwarded_target
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class Exchange:
             downstream.deadline_at = now + gateway.stream_idle_timeout_s
         if not downstream.is_writable:
             upstream.pause_reading()
-        data = request_head(
+        data = crossing_request_head(
             head,
             target=forwarded_target(self.target, head.target),
             host=head.host if gateway.preserve_host and head.host else upstream.host,
@@ -232,7 +234,7 @@ class Exchange:
         """A 1xx answer: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
             self.downstream.write(
-                response_head(
+                crossing_response_head(
                     head,
                     add_chunked=False,
                     drop_chunked=True,
@@ -273,7 +275,7 @@ class Exchange:
         connection = b"" if may_go_on else b"close"
         if is_old and may_go_on:
             connection = b"keep-alive"
-        data = response_head(
+        data = crossing_response_head(
             head,
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,

@@ -34,19 +34,20 @@ from router.errors import (
     RouterError,
     SandboxReplaced,
 )
-from router.proxy.answers import health_answer
 from router.proxy.clients import Clients
 from router.proxy.deadlines import Deadlines
 from router.proxy.dialling import open_slowly
 from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
-from router.proxy.forwarding import Network, Peer, client_address, subprotocol_token
-from router.proxy.head import RequestHead
 from router.proxy.needs import EndpointSource, Limits, Tracer
 from router.proxy.outcome import Outcome, Telemetry
-from router.proxy.partial_head import PartialHead, check_sizes
 from router.proxy.pool import Pool
 from router.proxy.slots import Slots
+from router.proxy.wire.forwarding import subprotocol_token
+from router.proxy.wire.local_responses import health_answer
+from router.proxy.wire.partial_head import PartialHead, check_sizes
+from router.proxy.wire.peer import Network, Peer, client_address
+from router.proxy.wire.request_head import RequestHead
 from router.routing.endpoint import Endpoint, State
 from router.routing.target import TargetParser
 from router.tasks import TaskSet

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from router.auth.principal import Principal
 from router.proxy.deadlines import NEVER
-from router.proxy.forwarding import Peer
-from router.proxy.head import RequestHead
 from router.proxy.outcome import Outcome
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from router.proxy.trace_context import Trace
+from router.proxy.wire.trace_context import Trace
 
 
 class Outcome:

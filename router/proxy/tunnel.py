@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from router.errors import BadResponse
 from router.proxy.deadlines import NEVER
-from router.proxy.forwarding import PathScope, response_head
-from router.proxy.head import ResponseHead
-from router.proxy.websocket import CloseCode, FrameBoundary, close_frame
+from router.proxy.wire.response_head import ResponseHead
+from router.proxy.wire.rewriting import PathScope, crossing_response_head
+from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
 
 _GOODBYE_S: Final = 1.0
 """How long a sandbox has to end its frame, so that its client can be told why the tunnel ends."""
@@ -198,7 +198,7 @@ def open_tunnel(
         is_websocket=chosen == b"websocket",
     )
     downstream.write(
-        response_head(
+        crossing_response_head(
             head, add_chunked=False, drop_chunked=True, connection=b"Upgrade", scope=scope
         )
     )

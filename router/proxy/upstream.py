@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.errors import BadResponse
 from router.proxy.connection import Connection
-from router.proxy.framing import (
+from router.proxy.wire.framing import (
     BodyReader,
     ChunkedReader,
     ChunkRelay,
@@ -15,7 +15,7 @@ from router.proxy.framing import (
     LengthReader,
     UntilCloseReader,
 )
-from router.proxy.head import ResponseHead, parse_response
+from router.proxy.wire.response_head import ResponseHead, parse_response
 
 if TYPE_CHECKING:
     from router.proxy.exchange import Exchange

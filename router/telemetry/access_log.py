@@ -9,7 +9,7 @@ from typing import BinaryIO
 import orjson
 
 from router.proxy.outcome import Outcome
-from router.proxy.trace_context import parse_traceparent
+from router.proxy.wire.trace_context import parse_traceparent
 from router.telemetry.escaping import printable, printable_path
 from router.telemetry.line_writer import SHARED_WRITE_BYTES, LineWriter
 

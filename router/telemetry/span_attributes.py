@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from router.proxy.forwarding import Peer
-from router.proxy.head import RequestHead
 from router.proxy.outcome import Outcome
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead
 from router.telemetry.escaping import printable, printable_path
 
 Attributes = dict[str, str | int | bool]

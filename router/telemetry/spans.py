@@ -23,10 +23,10 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, set_spa
 from opentelemetry.trace.span import TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
-from router.proxy.forwarding import Peer
-from router.proxy.head import RequestHead
 from router.proxy.outcome import Outcome
-from router.proxy.trace_context import FIRST_BYTE, Step, Trace, TraceHeaders, TraceParent
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.trace_context import FIRST_BYTE, Step, Trace, TraceHeaders, TraceParent
 from router.telemetry import span_attributes
 
 logger = logging.getLogger("sandbox_router.server")

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from router.proxy.websocket import CloseCode, close_frame
+from router.proxy.wire.websocket import CloseCode, close_frame
 from router.routing.endpoint import State
 from router.server.drain import drain
 from tests.integration.proxy.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 
 from router.proxy.client_connection import Phase
 from router.proxy.downstream import Downstream
-from router.proxy.websocket import CloseCode, close_frame
+from router.proxy.wire.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import GET, Sandbox, Stage, later
 
 WHOLE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

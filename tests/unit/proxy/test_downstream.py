@@ -428,7 +428,7 @@ def test_the_peer_is_the_address_that_connected() -> None:
 
 def test_its_repr_says_what_it_does() -> None:
     client = Stage().client()
-    assert repr(client.downstream) == "<Downstream idle reading=True writable=True>"
+    assert repr(client.downstream) == "<Downstream idle reading=True>"
 
 
 @given(

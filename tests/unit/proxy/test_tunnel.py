@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from router.proxy.client_connection import Phase
 from router.proxy.deadlines import NEVER
 from router.proxy.needs import Limits
-from router.proxy.websocket import CloseCode, close_frame
+from router.proxy.wire.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import TO_BOX, Client, Sandbox, Stage, later
 
 UPGRADE = b"GET / HTTP/1.1\r\n%bConnection: upgrade\r\nUpgrade: websocket\r\n\r\n" % TO_BOX

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.errors import BadResponse
-from router.proxy.framing import ChunkedReader, ChunkRelay, LengthReader, UntilCloseReader
-from router.proxy.head import parse_request
 from router.proxy.upstream import Upstream
+from router.proxy.wire.framing import ChunkedReader, ChunkRelay, LengthReader, UntilCloseReader
+from router.proxy.wire.request_head import parse_request
 from tests.unit.proxy.messages import cut, cuts
 from tests.unit.proxy.stage import Shelf, Wire
 

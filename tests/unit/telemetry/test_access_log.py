@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.proxy.outcome import Outcome
-from router.proxy.trace_context import parse_traceparent
+from router.proxy.wire.trace_context import parse_traceparent
 from router.telemetry.access_log import PATH_LIMIT, TEXT_LIMIT, AccessLog, trace_id_of
 
 TRACEPARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace.span import TraceState
 
-from router.proxy.forwarding import Peer
-from router.proxy.head import parse_request
 from router.proxy.outcome import Outcome
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import parse_request
 from router.telemetry import span_attributes
 
 STRANGER = Peer("203.0.113.7", is_tls=False, trusted=())

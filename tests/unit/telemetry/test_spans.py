@@ -8,10 +8,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from router.proxy import needs
-from router.proxy.forwarding import Peer
-from router.proxy.head import parse_request
 from router.proxy.outcome import Outcome
-from router.proxy.trace_context import CONNECT, FIRST_BYTE, WAIT
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import parse_request
+from router.proxy.wire.trace_context import CONNECT, FIRST_BYTE, WAIT
 from router.telemetry import recorder
 from router.telemetry.access_log import trace_id_of
 from router.telemetry.spans import SpanTracer

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.proxy.framing import (
+from router.proxy.wire.framing import (
     LAST_CHUNK,
     BodyReader,
     ChunkedReader,
@@ -17,7 +17,7 @@ from router.proxy.framing import (
     chunk,
     last_chunk,
 )
-from router.proxy.headers import may_be_trailer
+from router.proxy.wire.header_rules import may_be_trailer
 from tests.unit.proxy.messages import cut, cuts, field_names, field_values, white_space
 
 

@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 from router.errors import (
     AmbiguousTarget,
     BadResponse,
-    HeadersTooLarge,
     MalformedMessage,
     VersionNotSupported,
 )
-from router.proxy.head import (
-    RequestHead,
-    ResponseHead,
-    parse_request,
-    parse_response,
-    resolve_target_form,
-)
-from router.proxy.headers import Kind
+from router.proxy.wire.header_rules import Kind
+from router.proxy.wire.request_head import RequestHead, parse_request, resolve_target_form
+from router.proxy.wire.response_head import ResponseHead, parse_response
 from router.routing.target import Asked
 from tests.unit.proxy.messages import field_names, field_values, white_space
 
@@ -563,125 +557,3 @@ def test_whatever_is_resolved_begins_with_a_slash(rest: bytes) -> None:
     assert head.target.startswith(b"/")
     assert head.host.lower() == b"box"
     assert head.target == (rest if rest.startswith(b"/") else b"/" + rest)
-
-
-# --- responses ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "HTTP/1.1",
-        "HTTP/1.1 ",
-        "HTTP/1.1 20 OK",
-        "HTTP/1.1 2000 OK",
-        "HTTP/1.1  200 OK",
-        "HTTP/1.1 200OK",
-        "HTTP/1.1 2x0 OK",
-        "HTTP/1.1 +20 OK",
-        "HTTP/1.1 000 OK",
-        "HTTP/1.1 099 OK",
-        "HTTP/1.1 200\tOK",
-        "HTTP/1.1 200 O\rK",
-        "HTTP/1.1 200 OK\nX: y",
-        "HTTP/1.1 200 O\x00K",
-        "HTTP/1.1 200 O\x7fK",
-        "HTTP/2.0 200 OK",
-        "HTTP/1.2 200 OK",
-        "HTTP/0.9 200 OK",
-        "http/1.1 200 OK",
-        "ICY 200 OK",
-        " HTTP/1.1 200 OK",
-        "SSH-2.0-OpenSSH_9.6",
-    ],
-)
-def test_a_malformed_status_line_is_a_bad_response(line: str) -> None:
-    with pytest.raises(BadResponse):
-        response(line=line)
-
-
-@pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        ("HTTP/1.1 200 OK", 200),
-        ("HTTP/1.1 200 ", 200),
-        ("HTTP/1.1 200", 200),
-        ("HTTP/1.0 404 Not Found", 404),
-        ("HTTP/1.1 100 Continue", 100),
-        ("HTTP/1.1 299 Caf\xe9 \t au lait", 299),
-        ("HTTP/1.1 999 Whatever", 999),
-    ],
-)
-def test_a_status_and_any_reason_are_taken(line: str, status: int) -> None:
-    assert response(line=line).status == status
-
-
-def test_a_response_keeps_its_bytes() -> None:
-    raw = block("HTTP/1.1 200 OK", "Server:  x ", "set-cookie: a", "Set-Cookie: b")
-    assert parse_response(raw).raw == raw
-
-
-@pytest.mark.parametrize(
-    ("lines", "plain"),
-    [
-        ([], True),
-        (["Content-Length: 5", "Server: x", "Location: /", "Set-Cookie: a"], True),
-        (["Transfer-Encoding: chunked"], False),
-        (["Connection: keep-alive"], False),
-        (["Keep-Alive: timeout=5"], False),
-        (["X-Sandbox-Router-Error: fake"], False),
-        (["Upgrade: x"], False),
-    ],
-)
-def test_a_head_is_plain_when_nothing_in_it_needs_a_decision(lines: list[str], plain: bool) -> None:
-    assert response(*lines).is_plain is plain
-
-
-def test_an_old_version_or_a_204_with_a_length_is_never_plain() -> None:
-    assert not response(line="HTTP/1.0 200 OK").is_plain
-    assert not response("Content-Length: 5", line="HTTP/1.1 204 No Content").is_plain
-    assert response("Content-Length: 0", line="HTTP/1.1 204 No Content").is_plain
-
-
-def test_a_switch_of_protocols_says_to_which() -> None:
-    head = response(
-        "Connection: Upgrade", "Upgrade: WebSocket", line="HTTP/1.1 101 Switching Protocols"
-    )
-    assert (head.status, head.upgrade) == (101, b"WebSocket")
-
-
-def test_the_reason_of_a_bad_response_is_for_the_log_alone() -> None:
-    with pytest.raises(BadResponse) as caught:
-        response("Transfer-Encoding: gzip, chunked")
-    assert caught.value.detail == BadResponse.default_detail
-    assert "chunked" in caught.value.reason
-
-
-# --- heads that only an attack has ------------------------------------------------------------
-
-
-def test_more_header_lines_than_anybody_needs_are_refused_both_ways() -> None:
-    lines = ["A: b"] * 1001
-    with pytest.raises(HeadersTooLarge):
-        request(*lines)
-    with pytest.raises(BadResponse):
-        response(*lines)
-
-
-@pytest.mark.parametrize("name", ["Connection", "TE"])
-def test_a_list_of_many_options_is_refused(name: str) -> None:
-    with pytest.raises(MalformedMessage, match="Too many options"):
-        request(f"{name}: " + "a," * 64)
-
-
-def test_many_offers_of_an_upgrade_are_refused() -> None:
-    with pytest.raises(MalformedMessage, match="Too many options"):
-        request("Connection: upgrade", "Upgrade: " + "a," * 64)
-
-
-def test_many_connection_lines_are_counted_together() -> None:
-    with pytest.raises(MalformedMessage, match="Too many options"):
-        request("Upgrade: a", *["Connection: upgrade"] * 65)
-    with pytest.raises(BadResponse):
-        response(*["Connection: x"] * 65)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.proxy import headers
-from router.proxy.headers import (
+from router.proxy.wire import header_rules as headers
+from router.proxy.wire.header_rules import (
     REQUEST_KINDS,
     RESPONSE_KINDS,
     Kind,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.proxy.websocket import CloseCode, FrameBoundary, close_frame
+from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
 
 # Just around where the length takes another form (RFC 6455 §5.2).
 LENGTHS = st.one_of(

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Final, NamedTuple
 
-from router.proxy.head import RequestHead
+from router.proxy.wire.request_head import RequestHead
 
 WAIT: Final = "wait"
 CONNECT: Final = "connect"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.errors import HeadersTooLarge, MalformedMessage, RouterError, UriTooLong
-from router.proxy.partial_head import PartialHead, check_sizes
+from router.proxy.wire.partial_head import PartialHead, check_sizes
 from tests.unit.proxy.messages import cut, cuts
 
 MAX_LINE = 32

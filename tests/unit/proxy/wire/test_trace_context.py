@@ -1,7 +1,7 @@
 import pytest
 
-from router.proxy.head import parse_request
-from router.proxy.trace_context import (
+from router.proxy.wire.request_head import parse_request
+from router.proxy.wire.trace_context import (
     CONNECT,
     FIRST_BYTE,
     WAIT,

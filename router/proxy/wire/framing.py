@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from router.proxy.headers import may_be_trailer
+from router.proxy.wire.header_rules import may_be_trailer
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""The bytes of heads as they cross: what a sandbox is sent, and what a client is sent back.
+"""The head that a sandbox is sent, made of the client's.
 
 On the hot path: written as plain loops over byte strings (bench/results shows what a head costs).
 """
@@ -6,72 +6,26 @@ On the hot path: written as plain loops over byte strings (bench/results shows w
 from __future__ import annotations
 
 import base64
-import ipaddress
 import secrets
-from collections.abc import Sequence
 from typing import Final
 
 from router.errors import BadRequest
-from router.proxy.head import RequestHead, ResponseHead, Special
-from router.proxy.headers import Kind
-from router.routing.path_scope import scoped_location, scoped_set_cookie
-from router.routing.target import Target, forwarded_target
+from router.proxy.wire.head_lines import Special, drop_nominated
+from router.proxy.wire.header_rules import Kind
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead
 
 SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 """A WebSocket subprotocol of this form is a credential: consumed, never offered to the sandbox."""
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _STAYS_IN_REQUEST: Final = frozenset({Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.TRACEPARENT})
 _REWRITTEN_IN_REQUEST: Final = frozenset(
     {Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL}
 )
-_STAYS_IN_RESPONSE: Final = frozenset({Kind.LOCATION, Kind.SET_COOKIE})
 _VIA: Final = {10: b"Via: 1.0 sandbox-router\r\n\r\n", 11: b"Via: 1.1 sandbox-router\r\n\r\n"}
 
 
-class Peer:
-    """The client's side of a connection, as the forwarding headers tell it (made once a connection)."""
-
-    __slots__ = ("address", "is_tls", "is_trusted", "lines")
-
-    def __init__(self, address: str, *, is_tls: bool, trusted: Sequence[Network]) -> None:
-        self.address = address
-        self.is_tls = is_tls
-        self.is_trusted = bool(trusted) and is_in(address, trusted)
-        self.lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\n" % (
-            address.encode("ascii", "replace"),
-            b"https" if is_tls else b"http",
-        )
-
-
-def is_in(address: str, networks: Sequence[Network]) -> bool:
-    """Returns True when the address, an IPv4-mapped one unwrapped, lies in one of the networks."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    return any(ip.version == network.version and ip in network for network in networks)
-
-
-def client_address(head: RequestHead, peer: Peer, trusted: Sequence[Network]) -> str:
-    """Returns who the client is: the peer, or behind trusted proxies the first stranger from the right."""
-    if not peer.is_trusted or head.forwarded_for is None:
-        return peer.address
-    found = peer.address
-    for part in reversed(head.forwarded_for.split(b",")):
-        try:
-            found = str(ipaddress.ip_address(part.strip(b" \t").decode("ascii")))
-        except ValueError:
-            break
-        if not is_in(found, trusted):
-            break
-    return found
-
-
-def request_head(
+def crossing_request_head(
     head: RequestHead,
     *,
     target: bytes,
@@ -98,7 +52,7 @@ def request_head(
         elif kind != Kind.AUTHORIZATION or not keep_authorization:
             lines[special[3]] = b""
     if head.nominated:
-        _drop_nominated(lines, head.nominated)
+        drop_nominated(lines, head.nominated)
     is_usual = head.upgrade is None and not head.accepts_trailers and head.has_host_line
     return b"%b\r\n%b%b%b" % (
         b"\r\n".join(filter(None, lines)),
@@ -121,12 +75,6 @@ def _special_line(head: RequestHead, special: Special, host: bytes, origin_polic
         offered = without_token(value)
         return b"%b: %b" % (name, offered) if offered else b""
     return b""
-
-
-def _drop_nominated(lines: list[bytes], nominated: frozenset[bytes]) -> None:
-    for at in range(1, len(lines)):
-        if lines[at].partition(b":")[0].lower() in nominated:
-            lines[at] = b""
 
 
 def without_token(subprotocols: bytes) -> bytes:
@@ -192,78 +140,3 @@ def _forwarded(head: RequestHead, peer: Peer) -> bytes:
         lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\n" % (chain, proto)
         host = head.forwarded_host or host
     return b"%bX-Forwarded-Host: %b\r\n" % (lines, host) if host else lines
-
-
-class PathScope:
-    """Path mode: the sandbox's root in the client's URL space, to which its redirects and cookies are held."""
-
-    __slots__ = ("own_authorities", "request_path", "root")
-
-    def __init__(
-        self, *, root: bytes, request_path: bytes, own_authorities: tuple[bytes, ...]
-    ) -> None:
-        self.root = root
-        self.request_path = request_path
-        """The path that the sandbox was asked for, without its query."""
-        self.own_authorities = own_authorities
-
-    @classmethod
-    def of(cls, target: Target, head: RequestHead, peer: Peer, sandbox_host: bytes) -> PathScope:
-        """Returns the scope of a request in path mode; its own authorities are the hosts that client and sandbox see."""
-        own = (head.host, sandbox_host, head.forwarded_host if peer.is_trusted else None)
-        return cls(
-            root=target.path_root,
-            request_path=forwarded_target(target, head.target).partition(b"?")[0],
-            own_authorities=tuple(host for host in own if host),
-        )
-
-
-def response_head(
-    head: ResponseHead,
-    *,
-    add_chunked: bool,
-    drop_chunked: bool,
-    connection: bytes,
-    scope: PathScope | None,
-) -> bytes:
-    """Returns the head that the client is sent.
-
-    `add_chunked` frames a body that had no length; `drop_chunked` is for HTTP/1.0 clients; `connection` is the value of the
-    Connection header, empty for none.
-    """
-    if head.is_plain and not connection and not add_chunked and scope is None:
-        return head.raw
-    lines = head.raw.split(b"\r\n")[:-2]
-    lines[0] = b"HTTP/1.1" + lines[0][8:]
-    for special in head.special:
-        kind = special[0]
-        if kind in _STAYS_IN_RESPONSE and scope is None:
-            continue
-        if kind == Kind.TRANSFER_ENCODING and not drop_chunked:
-            continue
-        lines[special[3]] = _special_response_line(head, special, scope)
-    if head.nominated:
-        _drop_nominated(lines, head.nominated)
-    if add_chunked:
-        lines.append(b"Transfer-Encoding: chunked")
-    if connection:
-        lines.append(b"Connection: " + connection)
-    return b"%b\r\n\r\n" % b"\r\n".join(filter(None, lines))
-
-
-def _special_response_line(head: ResponseHead, special: Special, scope: PathScope | None) -> bytes:
-    """Returns what becomes of the line; b"" drops it."""
-    kind, name, value, _ = special
-    if kind == Kind.CONTENT_LENGTH:
-        # RFC 9110 §8.6: no length in a 1xx or 204. A proxy behind us could take such a 1xx for the whole answer.
-        has_none = head.status < 200 or (head.status == 204 and head.content_length)
-        return b"" if has_none else b"%b: %b" % (name, value)
-    if kind == Kind.UPGRADE:
-        return b"%b: %b" % (name, value) if head.status in (101, 426) else b""
-    if kind == Kind.LOCATION and scope is not None:
-        value = scoped_location(value, root=scope.root, own_authorities=scope.own_authorities)
-    elif kind == Kind.SET_COOKIE and scope is not None:
-        value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
-    else:
-        return b""
-    return b"%b: %b" % (name, value)

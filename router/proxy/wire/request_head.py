@@ -1,4 +1,4 @@
-"""A message's head: from bytes to a RequestHead or ResponseHead, strictly.
+"""RequestHead: a request's head, from bytes, strictly.
 
 llhttp (httptools) checks the header lines. The request line is read here, because llhttp knows only a fixed list of methods,
 refuses raw UTF-8 in targets and lets `HTTP/2.0` pass. The parser only ever sees whole heads, so no connection has to keep one.
@@ -13,17 +13,24 @@ import httptools
 
 from router.errors import (
     AmbiguousTarget,
-    BadResponse,
-    HeadersTooLarge,
     MalformedMessage,
-    RouterError,
     VersionNotSupported,
 )
-from router.proxy.headers import REQUEST_KINDS, RESPONSE_KINDS, Kind, KindTable, nominated
+from router.proxy.wire.head_lines import (
+    JUDGE,
+    Special,
+    appending_reader,
+    joined,
+    note_connection,
+    options,
+    read_connection,
+    read_content_length,
+    read_nothing,
+    read_transfer_encoding,
+    special_lines,
+)
+from router.proxy.wire.header_rules import REQUEST_KINDS, Kind
 from router.routing.target import Asked
-
-Special = tuple[int, bytes, bytes, int]
-"""A header line that needs a decision: its Kind, its name, its value without white space around it, its place among the lines."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VERSION = re.compile(rb"HTTP/[0-9](?:\.[0-9])?")
@@ -33,9 +40,6 @@ _COMMON_METHODS: Final = frozenset(
 _TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, ord("#")))
 # uri-host [":" port] (RFC 9110 §7.2) without userinfo, spaces or escapes.
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_MAX_LENGTH_DIGITS: Final = 18
-_MAX_LINES: Final = 1000
-_MAX_OPTIONS: Final = 64
 
 _FIRST_ROUTING: Final = Kind.SANDBOX_ID
 _LAST_ROUTING: Final = Kind.SANDBOX_TIMEOUT  # the kinds between are in Asked's order
@@ -84,47 +88,6 @@ class RequestHead:
         return f"<RequestHead {self.method!r} {self.target[:60]!r} http={self.version} body={self.has_body}>"
 
 
-class ResponseHead:
-    """One response's head, interim or final."""
-
-    status: int
-    raw: bytes
-    """The head as it came, with its empty line."""
-    version: int
-    special: list[Special]
-    is_plain: bool
-    """True when no header needs a decision, so `raw` may cross as it is."""
-    content_length: int | None = None
-    is_chunked: bool = False
-    keep_alive: bool = True
-    has_connection: bool = False
-    nominated: frozenset[bytes] = frozenset()
-    upgrade: bytes | None = None
-
-    def __repr__(self) -> str:
-        return f"<ResponseHead {self.status} http={self.version} plain={self.is_plain}>"
-
-
-class _NoCallbacks:
-    """llhttp only judges: without callbacks it costs 0.4 µs a head, with one a header line five times that."""
-
-
-_JUDGE: Final = _NoCallbacks()
-
-
-def _special_lines(lines: list[bytes], kinds: KindTable) -> list[Special]:
-    """Returns the header lines that need a decision. llhttp has found every line to be `name:value`."""
-    special = []
-    if len(lines) > _MAX_LINES:
-        raise HeadersTooLarge(f"More than {_MAX_LINES} header lines.")
-    for at in range(1, len(lines) - 2):
-        name, _, value = lines[at].partition(b":")
-        kind = kinds[name]
-        if kind:
-            special.append((kind, name, value.strip(b" \t"), at))
-    return special
-
-
 def parse_request(block: bytes) -> RequestHead:
     """Returns the head in `block`: from the request line up to and with the empty line.
 
@@ -135,13 +98,13 @@ def parse_request(block: bytes) -> RequestHead:
     _read_request_line(head, block[:line_end])
     try:
         # A new parser each time (0.3 µs): the old one would wait for the body, which never passes through it.
-        httptools.HttpRequestParser(_JUDGE).feed_data(b"GET / HTTP/1.1" + block[line_end:])
+        httptools.HttpRequestParser(JUDGE).feed_data(b"GET / HTTP/1.1" + block[line_end:])
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as exc:
         raise MalformedMessage(f"Malformed request header: {exc}.") from exc
     head.lines = block.split(b"\r\n")
-    head.special = _special_lines(head.lines, REQUEST_KINDS)
+    head.special = special_lines(head.lines, REQUEST_KINDS)
     _read_special(head)
     if head.content_length or head.is_chunked:
         head.has_body = True
@@ -163,8 +126,8 @@ def _read_special(head: RequestHead) -> None:
             _read_routing(asked, kind - _FIRST_ROUTING, value)
         else:
             _REQUEST_READERS[kind](head, value)
-    if head.has_connection:
-        _read_connection(head)
+    if head.has_connection and b"upgrade" in read_connection(head):
+        head.upgrade = _offered_protocols(head.special)
     if asked is not None:
         head.asked = Asked(*asked)
 
@@ -217,60 +180,15 @@ def resolve_target_form(head: RequestHead) -> None:
 # --- one reader per kind of request header ---------------------------------------------------
 
 
-def _read_nothing(head: Any, value: bytes) -> None:
-    pass
-
-
-def _options(value: bytes) -> list[bytes]:
-    """Returns the elements of a list header. Raises MalformedMessage for a list that only an attack has."""
-    if value.count(b",") >= _MAX_OPTIONS:
-        raise MalformedMessage("Too many options in a Connection, Upgrade or TE header.")
-    return [option.strip(b" \t") for option in value.split(b",")]
-
-
-def _read_connection(head: RequestHead | ResponseHead) -> None:
-    """Reads all Connection lines together: line by line, many of them would cost their square."""
-    options = _options(
-        b",".join([v for kind, _, v, _ in head.special if kind == Kind.CONNECTION]).lower()
-    )
-    if b"close" in options:
-        head.keep_alive = False
-    elif b"keep-alive" in options:
-        head.keep_alive = True
-    head.nominated = nominated(options)
-    if isinstance(head, RequestHead) and b"upgrade" in options:
-        head.upgrade = _offered_protocols(head.special)
-
-
 def _offered_protocols(special: list[Special]) -> bytes | None:
     """Returns the Upgrade values without h2c, which is never offered to a sandbox."""
-    offered = _options(b",".join([v for kind, _, v, _ in special if kind == Kind.UPGRADE]))
+    offered = options(joined(special, Kind.UPGRADE))
     return b", ".join(p for p in offered if p and p.lower() not in (b"h2c", b"h2")) or None
 
 
-def _note_connection(head: Any, value: bytes) -> None:
-    head.has_connection = True
-
-
 def _read_te(head: RequestHead, value: bytes) -> None:
-    if b"trailers" in _options(value.lower()):
+    if b"trailers" in options(value.lower()):
         head.accepts_trailers = True
-
-
-def _read_transfer_encoding(head: Any, value: bytes) -> None:
-    if value.lower() != b"chunked" or head.is_chunked:
-        raise MalformedMessage("Transfer-Encoding must be `chunked`, once.")
-    if head.content_length is not None:
-        raise MalformedMessage("Both Content-Length and Transfer-Encoding.")
-    head.is_chunked = True
-
-
-def _read_content_length(head: Any, value: bytes) -> None:
-    if not value.isdigit() or len(value) > _MAX_LENGTH_DIGITS:
-        raise MalformedMessage("Malformed Content-Length.")
-    if head.content_length is not None or head.is_chunked:
-        raise MalformedMessage("The body's length is given more than once.")
-    head.content_length = int(value)
 
 
 def _read_host(head: RequestHead, value: bytes) -> None:
@@ -305,14 +223,6 @@ def _read_routing(asked: list[bytes | None], at: int, value: bytes) -> None:
     asked[at] = value
 
 
-def _appending_reader(attribute: str) -> Any:
-    def read(head: RequestHead, value: bytes) -> None:
-        earlier = getattr(head, attribute)
-        setattr(head, attribute, value if earlier is None else earlier + b", " + value)
-
-    return read
-
-
 def _first_reader(attribute: str) -> Any:
     def read(head: RequestHead, value: bytes) -> None:
         if getattr(head, attribute) is None:
@@ -321,72 +231,19 @@ def _first_reader(attribute: str) -> Any:
     return read
 
 
-_REQUEST_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
-_REQUEST_READERS[Kind.CONNECTION] = _note_connection
+_REQUEST_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
+_REQUEST_READERS[Kind.CONNECTION] = note_connection
 _REQUEST_READERS[Kind.TE] = _read_te
-_REQUEST_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
-_REQUEST_READERS[Kind.CONTENT_LENGTH] = _read_content_length
+_REQUEST_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
+_REQUEST_READERS[Kind.CONTENT_LENGTH] = read_content_length
 _REQUEST_READERS[Kind.HOST] = _read_host
 _REQUEST_READERS[Kind.EXPECT] = _read_expect
 _REQUEST_READERS[Kind.AUTHORIZATION] = _read_authorization
 _REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
-_REQUEST_READERS[Kind.FORWARDED_FOR] = _appending_reader("forwarded_for")
-_REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = _appending_reader("subprotocols")
-_REQUEST_READERS[Kind.CLIENT_CERT] = _appending_reader("client_cert")
+_REQUEST_READERS[Kind.FORWARDED_FOR] = appending_reader("forwarded_for")
+_REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader("subprotocols")
+_REQUEST_READERS[Kind.CLIENT_CERT] = appending_reader("client_cert")
 _REQUEST_READERS[Kind.FORWARDED_HOST] = _first_reader("forwarded_host")
 _REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
 _REQUEST_READERS[Kind.ORIGIN] = _first_reader("origin")
 _REQUEST_READERS[Kind.TRACEPARENT] = _first_reader("traceparent")
-
-
-# --- responses -------------------------------------------------------------------------------
-
-_CROSSES_AS_IT_IS: Final = frozenset({Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE})
-_USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
-# llhttp takes statuses below 100 and any byte in the reason.
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
-
-
-def _response_version(block: bytes) -> int:
-    """Returns 10 or 11 for a status line as it has to be. Raises BadResponse."""
-    if not block.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")):
-        raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
-    if not block.startswith(_USUAL_STATUS_LINE) and not _STATUS_LINE.match(block):
-        raise BadResponse(reason="malformed status line")
-    return 11 if block.startswith(b"HTTP/1.1") else 10
-
-
-def parse_response(block: bytes) -> ResponseHead:
-    """Returns the head in `block`: from the status line up to and with the empty line. Raises BadResponse."""
-    head = ResponseHead()
-    head.raw = block
-    head.version = _response_version(block)
-    head.is_plain = head.version == 11
-    head.keep_alive = head.is_plain
-    try:
-        httptools.HttpResponseParser(_JUDGE).feed_data(block)
-    except httptools.HttpParserUpgrade:
-        pass
-    except httptools.HttpParserError as exc:
-        raise BadResponse(reason=f"malformed head: {exc}") from exc
-    head.status = int(block[9:12])
-    try:
-        head.special = _special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
-        for kind, _, value, _ in head.special:
-            if kind not in _CROSSES_AS_IT_IS:
-                head.is_plain = False
-            _RESPONSE_READERS[kind](head, value)
-        if head.has_connection:
-            _read_connection(head)
-    except RouterError as exc:
-        raise BadResponse(reason=exc.detail) from exc
-    if head.special and (head.status < 200 or (head.status == 204 and head.content_length)):
-        head.is_plain = False
-    return head
-
-
-_RESPONSE_READERS: Final[list[Any]] = [_read_nothing] * Kind.COUNT
-_RESPONSE_READERS[Kind.CONNECTION] = _note_connection
-_RESPONSE_READERS[Kind.TRANSFER_ENCODING] = _read_transfer_encoding
-_RESPONSE_READERS[Kind.CONTENT_LENGTH] = _read_content_length
-_RESPONSE_READERS[Kind.UPGRADE] = _appending_reader("upgrade")

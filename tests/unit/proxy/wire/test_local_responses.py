@@ -14,7 +14,7 @@ from router.errors import (
     Unauthenticated,
     every_error,
 )
-from router.proxy.answers import error_answer, health_answer
+from router.proxy.wire.local_responses import error_answer, health_answer
 
 
 class Answer:

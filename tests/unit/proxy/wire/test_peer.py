@@ -1,0 +1,60 @@
+"""Who the client is: the peer itself, or behind trusted proxies the first stranger from the right."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.proxy.wire.peer import Peer, client_address, is_in
+from tests.unit.proxy.wire.test_forwarding import PROXY, TRUSTED, head_of
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [
+        ("192.0.2.7", True),
+        ("192.0.3.7", False),
+        ("::ffff:192.0.2.7", True),
+        ("2001:db8::1", True),
+        ("2001:db9::1", False),
+        ("unknown", False),
+        ("", False),
+    ],
+)
+def test_a_network_holds_addresses_mapped_ones_too(address: str, inside: bool) -> None:
+    assert is_in(address, TRUSTED) is inside
+    assert Peer(address, is_tls=False, trusted=TRUSTED).is_trusted is inside
+
+
+@pytest.mark.parametrize(
+    ("peer", "chain", "client"),
+    [
+        ("198.51.100.9", "203.0.113.1", "198.51.100.9"),
+        ("192.0.2.7", None, "192.0.2.7"),
+        ("192.0.2.7", "203.0.113.1", "203.0.113.1"),
+        ("192.0.2.7", "203.0.113.1, 203.0.113.2", "203.0.113.2"),
+        ("192.0.2.7", "203.0.113.1, 192.0.2.8", "203.0.113.1"),
+        ("192.0.2.7", "203.0.113.1,192.0.2.8 ,\t2001:db8::5", "203.0.113.1"),
+        ("192.0.2.7", "192.0.2.8, 192.0.2.9", "192.0.2.8"),
+        ("192.0.2.7", "203.0.113.1, junk", "192.0.2.7"),
+        ("192.0.2.7", "junk, 192.0.2.8", "192.0.2.8"),
+        ("192.0.2.7", "203.0.113.1, ", "192.0.2.7"),
+        ("192.0.2.7", "203.0.113.1:443", "192.0.2.7"),
+        ("192.0.2.7", "2001:DB9:0::1", "2001:db9::1"),
+        ("192.0.2.7", "\xe9", "192.0.2.7"),
+    ],
+)
+def test_the_client_is_the_first_stranger_from_the_right(
+    peer: str, chain: str | None, client: str
+) -> None:
+    head = head_of(*([] if chain is None else [f"X-Forwarded-For: {chain}"]))
+    found = client_address(head, Peer(peer, is_tls=False, trusted=TRUSTED), TRUSTED)
+    assert found == client
+
+
+@given(st.lists(st.sampled_from(["192.0.2.1", "203.0.113.1", "2001:db8::1", "x", ""]), max_size=8))
+def test_a_forged_front_of_the_chain_never_becomes_the_client(chain: list[str]) -> None:
+    """Whatever a stranger writes stands to the left of the address that our proxy has seen."""
+    head = head_of("X-Forwarded-For: " + ", ".join([*chain, "198.51.100.77"]))
+    assert client_address(head, PROXY, TRUSTED) == "198.51.100.77"

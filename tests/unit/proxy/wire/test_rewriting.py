@@ -1,0 +1,217 @@
+"""The head that a client is sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import parse_request, resolve_target_form
+from router.proxy.wire.response_head import parse_response
+from router.proxy.wire.rewriting import PathScope, crossing_response_head
+from router.routing.endpoint import SandboxRef
+from router.routing.target import NamedBy, Target
+from tests.unit.proxy.messages import field_names, field_values, white_space
+from tests.unit.proxy.wire.test_forwarding import PROXY, SANDBOX, STRANGER, head_of, sent, values
+
+
+def returned(
+    *lines: str | bytes,
+    line: str = "HTTP/1.1 200 OK",
+    add_chunked: bool = False,
+    drop_chunked: bool = False,
+    connection: bytes = b"",
+    scope: PathScope | None = None,
+) -> list[bytes]:
+    """Returns the lines that the client is sent."""
+    encoded = [text.encode("latin-1") if isinstance(text, str) else text for text in lines]
+    head = parse_response(b"\r\n".join([line.encode("latin-1"), *encoded, b"", b""]))
+    data = crossing_response_head(
+        head,
+        add_chunked=add_chunked,
+        drop_chunked=drop_chunked,
+        connection=connection,
+        scope=scope,
+    )
+    assert data.endswith(b"\r\n\r\n")
+    out = data[:-4].split(b"\r\n")
+    assert b"" not in out
+    return out
+
+
+def test_a_plain_answer_crosses_without_a_copy() -> None:
+    raw = b"HTTP/1.1 200 Fine\r\nserver: x\r\nContent-length:  3\r\nSet-Cookie: a\r\n\r\n"
+    head = parse_response(raw)
+    out = crossing_response_head(
+        head, add_chunked=False, drop_chunked=False, connection=b"", scope=None
+    )
+    assert out is raw
+
+
+@given(
+    st.lists(st.tuples(field_names, white_space, field_values, white_space), max_size=12),
+    st.sampled_from([b"", b"close", b"keep-alive"]),
+)
+def test_every_answer_line_that_needs_no_decision_crosses_byte_for_byte_in_order(
+    fields: list[tuple[bytes, bytes, bytes, bytes]], connection: bytes
+) -> None:
+    hop_by_hop = (b"connection", b"keep-alive", b"upgrade", b"proxy-connection")
+    hop_by_hop += (b"proxy-authorization", b"proxy-authenticate", b"proxy-authentication-info")
+    lines = [name + b":" + b"".join(rest) for name, *rest in fields]
+    head = parse_response(b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", b""]))
+    dropped = (*hop_by_hop, *head.nominated)
+    crossing = [line for line in lines if line.partition(b":")[0].lower() not in dropped]
+    out = crossing_response_head(
+        head, add_chunked=False, drop_chunked=False, connection=connection, scope=None
+    )
+    expected = [b"HTTP/1.1 200 OK", *crossing]
+    expected += [b"Connection: " + connection] if connection else []
+    assert out == b"\r\n".join([*expected, b"", b""])
+
+
+def test_hop_by_hop_headers_stay_on_their_hop() -> None:
+    out = returned(
+        "Connection: keep-alive, X-Hop",
+        "Keep-Alive: timeout=5",
+        "X-Hop: 1",
+        "Proxy-Authenticate: Basic",
+        "Upgrade: h2c",
+        "X-Sandbox-Router-Error: forged",
+        "X-App: stays",
+    )
+    assert out == [b"HTTP/1.1 200 OK", b"X-App: stays"]
+
+
+def test_an_answer_cannot_take_out_what_protects_its_reader() -> None:
+    out = returned("Connection: Content-Security-Policy, Set-Cookie", "Content-Security-Policy: x")
+    assert out == [b"HTTP/1.1 200 OK", b"Content-Security-Policy: x"]
+
+
+def test_chunked_stays_or_is_added_or_is_dropped_for_an_old_client() -> None:
+    assert returned("Transfer-Encoding: chunked")[1:] == [b"Transfer-Encoding: chunked"]
+    assert returned("Transfer-Encoding: chunked", drop_chunked=True)[1:] == []
+    assert returned("A: b", add_chunked=True)[1:] == [b"A: b", b"Transfer-Encoding: chunked"]
+
+
+def test_what_becomes_of_the_connection_is_said_last() -> None:
+    assert returned("A: b", connection=b"close")[1:] == [b"A: b", b"Connection: close"]
+
+
+def test_an_old_answer_is_passed_on_as_http_1_1_with_its_reason() -> None:
+    assert returned("A: b", line="HTTP/1.0 404 Not h\xe9re") == [
+        b"HTTP/1.1 404 Not h\xe9re",
+        b"A: b",
+    ]
+
+
+@pytest.mark.parametrize(("length", "kept"), [("5", False), ("0", True)])
+def test_a_204_has_no_length(length: str, kept: bool) -> None:
+    out = returned(f"Content-Length: {length}", line="HTTP/1.1 204 No Content", drop_chunked=True)
+    assert (len(out) == 2) is kept
+
+
+def test_a_304_and_the_answer_to_head_keep_their_length() -> None:
+    assert returned("Content-Length: 5", line="HTTP/1.1 304 Not Modified")[1:] == [
+        b"Content-Length: 5"
+    ]
+
+
+def test_a_426_may_say_which_upgrade_it_wants() -> None:
+    assert returned("Upgrade: TLS/1.0", line="HTTP/1.1 426 Upgrade Required")[1:] == [
+        b"Upgrade: TLS/1.0"
+    ]
+
+
+def test_a_switch_of_protocols_says_to_which() -> None:
+    out = returned(
+        "upgrade: WebSocket",
+        "Connection: upgrade, keep-alive",
+        "Sec-WebSocket-Accept: a",
+        line="HTTP/1.1 101 Switching Protocols",
+        drop_chunked=True,
+        connection=b"Upgrade",
+    )
+    assert out == [
+        b"HTTP/1.1 101 Switching Protocols",
+        b"upgrade: WebSocket",
+        b"Sec-WebSocket-Accept: a",
+        b"Connection: Upgrade",
+    ]
+
+
+# --- path mode ------------------------------------------------------------------------------
+
+ROOT = b"/s/team/box/8888"
+
+
+def scope_of(*lines: str, path: str = "/s/team/box/8888/a/b?q", peer: Peer = STRANGER) -> PathScope:
+    target = Target(SandboxRef("team", "box"), 8888, named_by=NamedBy.PATH, path_root=ROOT)
+    head = head_of(*lines, line=f"GET {path} HTTP/1.1", host="Public.example")
+    return PathScope.of(target, head, peer, SANDBOX)
+
+
+def test_in_path_mode_the_root_comes_back_into_redirects_and_cookies() -> None:
+    out = returned(
+        "location:  /login?x",
+        "Set-Cookie: a=b; Path=/; Domain=example; HttpOnly",
+        "set-cookie: c=d",
+        "Content-Length: 0",
+        line="HTTP/1.1 302 Found",
+        scope=scope_of(),
+    )
+    assert out == [
+        b"HTTP/1.1 302 Found",
+        b"location: /s/team/box/8888/login?x",
+        b"Set-Cookie: a=b; Path=/s/team/box/8888/; HttpOnly",
+        b"set-cookie: c=d; Path=/s/team/box/8888/a",
+        b"Content-Length: 0",
+    ]
+
+
+def test_outside_of_path_mode_redirects_and_cookies_are_the_apps_business() -> None:
+    lines = ["Location: /login", "Set-Cookie: a=b; Domain=x"]
+    assert returned(*lines)[1:] == [line.encode() for line in lines]
+
+
+@pytest.mark.parametrize("host", ["public.example", "10.0.0.5:8888"])
+def test_a_redirect_to_one_of_its_own_hosts_leads_back_through_the_router(host: str) -> None:
+    out = returned(f"Location: http://{host}/x", scope=scope_of())
+    assert out[1] == b"Location: /s/team/box/8888/x"
+
+
+def test_a_forwarded_host_is_its_own_only_from_a_trusted_proxy() -> None:
+    forwarded_host = "X-Forwarded-Host: front.example"
+    for peer, own in ((PROXY, True), (STRANGER, False)):
+        scope = scope_of(forwarded_host, peer=peer)
+        out = returned("Location: https://front.example/x", scope=scope)
+        assert (out[1] == b"Location: /s/team/box/8888/x") is own
+
+
+def test_the_scope_knows_the_path_that_the_sandbox_saw() -> None:
+    assert scope_of().request_path == b"/a/b"
+    assert scope_of(path="/s/team/box/8888").request_path == b"/"
+    assert scope_of(path="/s/team/box/8888?q=1").request_path == b"/"
+
+
+def test_an_absolute_target_of_an_old_client_still_gives_the_sandbox_a_host() -> None:
+    head = parse_request(b"GET http://box/a HTTP/1.0\r\n\r\n")
+    resolve_target_form(head)
+    assert len(values(sent(head), "host")) == 1
+
+
+@pytest.mark.parametrize("status", [100, 103])
+def test_an_interim_answer_crosses_without_any_length(status: int) -> None:
+    head = parse_response(b"HTTP/1.1 %d Early\r\nLink: </a>\r\nContent-Length: 0\r\n\r\n" % status)
+    crossed = crossing_response_head(
+        head, add_chunked=False, drop_chunked=True, connection=b"", scope=None
+    )
+    assert crossed == b"HTTP/1.1 %d Early\r\nLink: </a>\r\n\r\n" % status
+
+
+def test_an_interim_answer_crosses_without_transfer_encoding() -> None:
+    head = parse_response(b"HTTP/1.1 103 Early\r\nTransfer-Encoding: chunked\r\n\r\n")
+    crossed = crossing_response_head(
+        head, add_chunked=False, drop_chunked=True, connection=b"", scope=None
+    )
+    assert crossed == b"HTTP/1.1 103 Early\r\n\r\n"
