@@ -36,7 +36,7 @@ from router.server.listeners import Listener
 from router.server.tls import TlsContextSource
 from router.settings import Settings
 from router.tasks import TaskSet
-from router.telemetry import readings
+from router.telemetry import logs, readings
 from router.telemetry.access_log import AccessLog
 from router.telemetry.metrics import Metrics
 from router.telemetry.recorder import RouterTelemetry
@@ -243,6 +243,7 @@ class Worker:
             readings.read_file(metrics, name, watched)
         readings.read_auth_failures(metrics, self.access.failures)
         readings.read_watch_restarts(metrics, self.sandboxes.watch_restarts)
+        readings.read_log(metrics, logs.lost)
         if self._access_log is not None:
             readings.read_access_log(metrics, self._access_log)
 

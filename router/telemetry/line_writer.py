@@ -1,6 +1,7 @@
 """LineWriter: lines on their way to a file descriptor, from a thread of its own.
 
 A pipe that nobody empties, or a slow disk, blocks that thread alone; what no longer fits in memory is dropped and counted.
+Standard output and standard error have one each: whoever stops reading one of them silences only that one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import queue
 import select
 import stat
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 logger = logging.getLogger("sandbox_router.server")
@@ -21,7 +23,10 @@ logger = logging.getLogger("sandbox_router.server")
 FILE_WRITE_BYTES = 256 * 1024
 # Several workers share one pipe: only writes up to this size don't mix there (POSIX.1, write()).
 SHARED_WRITE_BYTES = select.PIPE_BUF
+STDERR = 2
 _POLL_MS = 1000
+_LONGEST_END_S = 4.0
+_LOOK_S = 0.05
 
 
 class LineWriter:
@@ -35,13 +40,15 @@ class LineWriter:
         batch_bytes: int = 256 * 1024,
         batch_interval_s: float = 0.1,
         is_shared: bool = True,
+        name: str = "line-writer",
     ) -> None:
         """`sink` is a binary file or a descriptor; it stays open. At most `max_pending_bytes` wait in memory.
 
-        `is_shared` says that other processes write to the same pipe. Each handing over and each write makes two threads
+        `is_shared` says that other processes write to the same pipe; that our own standard error does is seen by itself. Each handing over and each write makes two threads
         compete for the interpreter: few and large ones cost the loop's thread least.
         """
         self._is_shared = is_shared
+        self._name = name
         self._sink = sink
         # Our own copy: nobody can close it, so its number never comes to mean a client's socket.
         self._descriptor = _own_descriptor(sink)
@@ -87,18 +94,65 @@ class LineWriter:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._batch_interval_s, self._hand_over)
 
-    async def close(self, *, timeout_s: float = 2.0) -> None:
-        """Writes what is left, for at most `timeout_s`; the rest is dropped. May be called twice."""
+    def put(self, lines: bytes) -> None:
+        """Takes one record's lines and hands them over at once, from any thread, one at a time; never waits, never raises.
+
+        For what is rare: a write() costs a tenth.
+        """
         if self._is_closed:
+            self._not_taken += 1
             return
+        self._buffer += lines
+        self._buffered_lines += 1
+        self._hand_over()
+
+    async def close(self, *, timeout_s: float = 2.0) -> None:
+        """Writes what is left, until nothing is taken for `timeout_s`, or 4 s in all; the rest is dropped. May be called twice."""
+        if self._begin_end():
+            await asyncio.to_thread(self._join, timeout_s)
+            self._count_lost()
+
+    def end(self, *, timeout_s: float = 2.0) -> None:
+        """Does what close() does, where there is no loop; it blocks."""
+        if self._begin_end():
+            self._join(timeout_s)
+            self._count_lost()
+
+    def flush(self, *, timeout_s: float = 2.0) -> None:
+        """Waits until all that was handed over is written, or nothing is taken for `timeout_s`; it blocks."""
+        if not self._is_closed:
+            self._wait(lambda: self._done_bytes >= self._handed_bytes, timeout_s)
+
+    def _begin_end(self) -> bool:
+        """Returns True when there is a thread to wait for."""
+        if self._is_closed:
+            return False
         self._hand_over()
         self._is_closed = True
         if self._thread is None:
             self._release()
-            return
+            return False
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join, timeout_s)
-        if self._thread.is_alive():
+        return True
+
+    def _join(self, timeout_s: float) -> None:
+        thread = self._thread
+        assert thread is not None
+        self._wait(lambda: not thread.is_alive(), timeout_s)
+
+    def _wait(self, is_over: Callable[[], bool], timeout_s: float) -> None:
+        """Waits as long as the sink takes something now and then: a slow reader loses nothing, one that is gone costs little."""
+        now = time.monotonic()
+        longest, until, done = now + _LONGEST_END_S, now + timeout_s, self._done_bytes
+        while not is_over() and now < min(longest, until):
+            if self._thread is not None:
+                self._thread.join(_LOOK_S)
+            now = time.monotonic()
+            if self._done_bytes != done:
+                done, until = self._done_bytes, now + timeout_s
+
+    def _count_lost(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
             self._not_taken += self._handed_lines - self._done_lines
         if self.dropped:
             logger.warning("log lines were dropped", extra={"fields": {"lines": self.dropped}})
@@ -118,7 +172,7 @@ class LineWriter:
         self._handed_lines += lines
         if self._thread is None:
             # Begun late, so that a writer made before a fork has no thread yet.
-            self._thread = threading.Thread(target=self._run, name="line-writer", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._queue.put((batch, lines))
 
@@ -129,8 +183,8 @@ class LineWriter:
             batch, lines = handed
             for piece in _pieces(batch, self._piece_bytes()):
                 self._write_or_drop(piece)
+                self._done_bytes += len(piece)
             self._done_lines += lines
-            self._done_bytes += len(batch)
         self._release()
 
     def _release(self) -> None:
@@ -141,10 +195,12 @@ class LineWriter:
         if self._descriptor is None:
             return FILE_WRITE_BYTES
         try:
-            is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+            status = os.fstat(self._descriptor)
+            is_file = stat.S_ISREG(status.st_mode)
+            is_shared = self._is_shared or os.path.samestat(status, os.fstat(STDERR))
         except OSError:
-            is_file = False
-        return SHARED_WRITE_BYTES if self._is_shared and not is_file else FILE_WRITE_BYTES
+            is_file, is_shared = False, True
+        return SHARED_WRITE_BYTES if is_shared and not is_file else FILE_WRITE_BYTES
 
     def _write_or_drop(self, piece: bytes) -> None:
         try:

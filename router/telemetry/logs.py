@@ -1,30 +1,39 @@
-"""Logs: every record of the process as one line on standard error, JSON or text."""
+"""Logs: every record of the process as one line on standard error, JSON or text.
+
+Whoever logs never waits: a thread of its own writes. A message that comes again and again is written a few times, then counted.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import math
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from router.telemetry.escaping import printable
+from router.telemetry.line_writer import LineWriter
+from router.telemetry.repeats import Repeats
 
 ROOT = "sandbox_router"
 TEXT_LIMIT = 4096
 TRACEBACK_LIMIT = 32 * 1024
+MAX_PENDING_BYTES = 2 * 1024 * 1024
 _DEPTH_LIMIT = 4
 _ITEM_LIMIT = 100
 
-_RESERVED = ("time", "level", "logger", "message", "error", "traceback")
+_OF_EVERY_RECORD = frozenset(("time", "level", "logger", "message"))
+_OF_EXCEPTIONS = frozenset(("error", "traceback"))
 
 
-def configure(*, level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Sends the records of the router from `level` on, and warnings of its libraries, to `stream` (standard error).
+def configure(*, level: str, log_format: str, sink: BinaryIO | None = None) -> None:
+    """Sends the records of the router from `level` on, and warnings of its libraries, to `sink` (standard error).
 
     May be called again; only what an earlier call installed is replaced. Raises ValueError for an unknown level or format.
     """
@@ -33,16 +42,112 @@ def configure(*, level: str, log_format: str, stream: TextIO | None = None) -> N
     if number is None or formatter is None:
         raise ValueError(f"no such log level or format: {level!r}, {log_format!r}")
     root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+    for handler in _installed():
         root.removeHandler(handler)
-    handler = _Handler(sys.stderr if stream is None else stream)
+        handler.end()
+    handler = LogHandler(sink=sys.stderr.buffer if sink is None else sink, repeats=Repeats())
     handler.setFormatter(formatter())
     root.addHandler(handler)
     logging.getLogger(ROOT).setLevel(number)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    """A stream handler that is known as ours."""
+def lost() -> dict[tuple[str, ...], int]:
+    """Returns how many records of this process were not written, by reason: left out as repeats, or nobody took them."""
+    handlers = _installed()
+    return {
+        ("repeated",): sum(handler.repeats.left_out for handler in handlers),
+        ("not_taken",): sum(handler.not_taken for handler in handlers),
+    }
+
+
+def flush() -> None:
+    """Waits until what was logged is written; it blocks, for 4 s at most."""
+    for handler in _installed():
+        handler.flush()
+
+
+def _installed() -> list[LogHandler]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, LogHandler)]
+
+
+class LogHandler(logging.Handler):
+    """Makes lines of records and gives them to a LineWriter; the lock of every handler lets in one thread at a time."""
+
+    def __init__(self, *, sink: BinaryIO, repeats: Repeats) -> None:
+        super().__init__()
+        self.repeats = repeats
+        self._writer = LineWriter(
+            sink, max_pending_bytes=MAX_PENDING_BYTES, name="log-writer", is_shared=True
+        )
+        self._timer: threading.Timer | None = None
+        atexit.register(self.end)
+
+    def __repr__(self) -> str:
+        return f"<LogHandler {self.repeats!r} {self._writer!r}>"
+
+    @property
+    def not_taken(self) -> int:
+        """Records that nobody took in time."""
+        return self._writer.dropped
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hands one record over, or counts it. Never waits, never raises."""
+        now = time.monotonic()
+        for count in self.repeats.due(now):
+            self._put(count)
+        # Who asks for debug wants every record.
+        if record.levelno <= logging.DEBUG or self.repeats.admits(record, now):
+            self._put(record)
+        elif self._timer is None:
+            self._wake_at(self.repeats.next_at(), now)
+
+    def flush(self) -> None:
+        """Waits until what was handed over is written, or nobody takes it."""
+        self._writer.flush()
+
+    def end(self) -> None:
+        """Writes what is left and the last counts; later records are lost."""
+        atexit.unregister(self.end)
+        with self._locked():
+            if self._timer is not None:
+                self._timer.cancel()
+            for count in self.repeats.rest(time.monotonic()):
+                self._put(count)
+        # Without the lock: the writing thread may have something to log itself.
+        self._writer.end()
+
+    def _put(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception as exc:  # a library's arguments that don't fit its message, say
+            text = self.format(_unreadable(record, exc))
+        self._writer.put(text.encode() + b"\n")
+
+    def _wake_at(self, at: float | None, now: float) -> None:
+        """Sees to it that a count is written when it is due, even if nothing is logged any more."""
+        self._timer = None
+        if at is not None:
+            self._timer = threading.Timer(max(0.0, at - now), self._say_counts)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _say_counts(self) -> None:
+        with self._locked():
+            now = time.monotonic()
+            for count in self.repeats.due(now):
+                self._put(count)
+            self._wake_at(self.repeats.next_at(), now)
+
+    def _locked(self) -> threading.RLock:
+        assert self.lock is not None
+        return self.lock
+
+
+def _unreadable(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
+    message = "a log record can't be formatted"
+    told = logging.LogRecord(record.name, logging.ERROR, "", 0, message, None, None)
+    told.fields = {"template": str(record.msg), "reason": type(error).__name__}
+    return told
 
 
 class JsonFormatter(logging.Formatter):
@@ -56,10 +161,11 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _plain(record.getMessage()),
         }
-        for name, fact in _fields_of(record).items():
-            # A field can't replace what the record itself says.
-            facts[f"{name}_" if name in _RESERVED else name] = fact
         error, stack = _error_of(record)
+        # A field can't replace what the record itself says.
+        taken = _OF_EVERY_RECORD | _OF_EXCEPTIONS if error else _OF_EVERY_RECORD
+        for name, fact in _fields_of(record).items():
+            facts[f"field_{name}" if name in taken else name] = fact
         if error:
             facts["error"] = printable(error, TEXT_LIMIT)
             facts["traceback"] = stack[-TRACEBACK_LIMIT:]

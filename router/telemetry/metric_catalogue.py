@@ -103,6 +103,7 @@ WATCH_RESTART_REASONS = (
 )
 RELOADED_FILES = ("sandboxes", "policy", "jwt_secret", "jwks", "static_token", "client_ca", OTHER)
 POOL_STATES = ("idle", "active")
+LOG_LOSSES = ("repeated", "not_taken")
 SPAN_OUTCOMES = ("exported", "failed", "dropped")
 
 # The upper bounds of the router it replaces, so dashboards keep their `le`; finer at the low end.
@@ -282,6 +283,14 @@ FAMILIES: tuple[Family, ...] = (
         "sandbox_router_access_log_dropped_total",
         Kind.COUNTER,
         "Access-log lines that were dropped because nobody took them in time.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_log_dropped_total",
+        Kind.COUNTER,
+        "Log lines that were not written: repeats, of which only the number is logged; or nobody took them in time.",
+        ("reason",),
+        (LOG_LOSSES,),
         source=Source.READING,
     ),
     Family(

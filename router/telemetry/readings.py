@@ -123,6 +123,11 @@ def read_access_log(metrics: Metrics, access_log: Dropping) -> None:
     metrics.read_at_scrape("sandbox_router_access_log_dropped_total", lambda: access_log.dropped)
 
 
+def read_log(metrics: Metrics, lost: Callable[[], Mapping[tuple[str, ...], int]]) -> None:
+    """Shows the lines of the process's own log that were not written, by reason."""
+    metrics.read_at_scrape("sandbox_router_log_dropped_total", lost)
+
+
 def read_spans(metrics: Metrics, spans: Counting) -> None:
     """Shows what became of the spans."""
     metrics.read_at_scrape("sandbox_router_spans_total", spans.counts)

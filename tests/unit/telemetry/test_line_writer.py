@@ -260,6 +260,66 @@ async def test_writes_to_a_file_are_large(monkeypatch, tmp_path):
     assert sizes == [60_000] * 5
 
 
+async def test_writes_to_the_pipe_of_standard_error_are_small_too(monkeypatch, pipe):
+    reader, descriptor, _ = pipe
+    monkeypatch.setattr("router.telemetry.line_writer.STDERR", descriptor)
+    sizes = []
+    real_write = os.write
+
+    def recording_write(target, data):
+        sizes.append(len(data))
+        return real_write(target, data)
+
+    monkeypatch.setattr(os, "write", recording_write)
+    writer = LineWriter(descriptor, is_shared=False)
+    for _ in range(100):
+        writer.write(b"x" * 299 + b"\n")
+    await writer.close()
+
+    assert max(sizes) <= select.PIPE_BUF
+    assert read_until_empty(reader).count(b"\n") == 100
+
+
+def test_what_is_put_is_written_without_a_loop(tmp_path):
+    path = tmp_path / "log"
+    with path.open("ab") as file:
+        writer = LineWriter(file)
+        writer.put(b"one\n")
+        writer.flush()
+        assert path.read_bytes() == b"one\n"
+
+        writer.put(b"two\n")
+        writer.end()
+        writer.put(b"late\n")
+
+    assert path.read_bytes() == b"one\ntwo\n"
+    assert writer.dropped == 1
+    assert no_writer_thread_runs()
+
+
+def test_a_slow_reader_gets_everything_at_the_end(pipe):
+    reader, descriptor, close = pipe
+    line = b"x" * 1023 + b"\n"
+    writer = LineWriter(descriptor)
+    for _ in range(300):
+        writer.put(line)
+    found = []
+
+    def read_slowly():
+        while piece := os.read(reader, 16 * 1024):
+            found.append(piece)
+            time.sleep(0.06)
+
+    reading = threading.Thread(target=read_slowly)
+    reading.start()
+    writer.end(timeout_s=1.0)  # the whole takes longer, each piece doesn't
+    close(descriptor)
+    reading.join()
+
+    assert b"".join(found) == line * 300
+    assert writer.dropped == 0
+
+
 async def test_a_file_in_memory_will_do():
     sink = io.BytesIO()
     writer = LineWriter(sink)

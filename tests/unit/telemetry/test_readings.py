@@ -125,6 +125,13 @@ def test_lost_lines_are_those_of_the_access_log(metrics):
     assert numbers(metrics, "sandbox_router_access_log_dropped_total") == {(): 7}
 
 
+def test_lost_lines_of_the_log_are_shown_by_reason(metrics):
+    readings.read_log(metrics, lambda: {("repeated",): 340, ("not_taken",): 2})
+
+    found = numbers(metrics, "sandbox_router_log_dropped_total")
+    assert found == {("repeated",): 340, ("not_taken",): 2}
+
+
 def test_spans_are_shown_by_what_became_of_them(metrics):
     class Spans:
         def counts(self):
