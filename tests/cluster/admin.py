@@ -166,7 +166,7 @@ class Admin:
     async def allow_watching(self, namespace: str, account_namespace: str, account: str) -> None:
         """Gives the account a Role in that namespace, with what the router needs."""
         rules = [
-            {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]}
+            {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
             for group, plural in (
                 ("", "pods"),
                 ("agents.x-k8s.io", "sandboxes"),

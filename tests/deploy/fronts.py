@@ -247,7 +247,9 @@ class Router:
 
 
 @contextlib.asynccontextmanager
-async def router(sandbox_port: int, folder: Path) -> AsyncIterator[Router]:
+async def router(
+    sandbox_port: int, folder: Path, **changed_settings: object
+) -> AsyncIterator[Router]:
     """Runs the real router, by host names, before one sandbox called `box`."""
     port, admin_port = free_port(), free_port()
     sandboxes = folder / "sandboxes.yaml"
@@ -265,6 +267,7 @@ async def router(sandbox_port: int, folder: Path) -> AsyncIterator[Router]:
         "admin-bind": f"127.0.0.1:{admin_port}",
         "drain-delay": "0",
         "shutdown-timeout": "2s",
+        **changed_settings,
     }
     flags = [f"--{key}={value}" for key, value in settings.items()]
     log = folder / "router.log"

@@ -181,4 +181,45 @@ MATRIX: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "both families, by a load balancer of its own class": {
+        **TOKEN_REVIEW,
+        "service": {
+            "type": "LoadBalancer",
+            "ipFamilyPolicy": "PreferDualStack",
+            "ipFamilies": ["IPv6", "IPv4"],
+            "loadBalancerClass": "service.k8s.aws/nlb",
+            "nodePorts": {"http": 30080},
+        },
+    },
+    "company beside the router": {
+        **TOKEN_REVIEW,
+        "commonLabels": {"cost-center": "platform"},
+        "deploymentAnnotations": {"reloader.stakater.com/auto": "true"},
+        "dnsPolicy": "ClusterFirst",
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+        "initContainers": [{"name": "first", "image": "busybox:1.37", "command": ["true"]}],
+        "extraContainers": [
+            {
+                "name": "sidecar",
+                "image": "collector:1",
+                "resources": {"requests": {"cpu": "50m"}},
+            }
+        ],
+        "extraObjects": [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "more", "namespace": "{{ .Release.Namespace }}"},
+                "data": {"service": "{{ .Values.service.name }}"},
+            },
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: text}\ndata: {release: '{{ .Release.Name }}'}",
+        ],
+        "autoscaling": {"enabled": True},
+        "podDisruptionBudget": {"minAvailable": "50%"},
+    },
+    "DNS on one port, no test": {
+        **TOKEN_REVIEW,
+        "networkPolicy": {"dnsPorts": [53]},
+        "tests": {"enabled": False},
+    },
 }

@@ -61,9 +61,20 @@ class Objects:
         return spec
 
     def container(self) -> Object:
-        (container,) = self.pod()["containers"]
-        found: Object = container
-        return found
+        """Returns the router's own container, whatever runs beside it."""
+        (found,) = [item for item in self.pod()["containers"] if item["name"] == "router"]
+        container: Object = found
+        return container
+
+    def without_hooks(self) -> Objects:
+        """Returns what stays installed: hooks run and are gone."""
+        return Objects(
+            tuple(
+                item
+                for item in self.items
+                if "helm.sh/hook" not in item["metadata"].get("annotations", {})
+            )
+        )
 
 
 def found(tool: str) -> str:

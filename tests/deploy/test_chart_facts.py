@@ -297,7 +297,7 @@ def test_the_grace_period_follows_durations_of_every_form(drain, shutdown, grace
 
 
 def test_the_charts_idea_of_the_routers_defaults_is_the_routers():
-    templates = "".join(file.read_text() for file in (CHART / "templates").glob("*"))
+    templates = "".join(file.read_text() for file in (CHART / "templates").glob("*.*"))
 
     for key, default in re.findall(r'"key" "([a-z-]+)" "default" "([^"]+)"', templates):
         assert TABLE[key].default == default

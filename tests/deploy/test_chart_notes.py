@@ -34,3 +34,17 @@ def test_the_notes_warn_of_an_open_door_and_of_a_namespace_that_policies_shut_ou
     name, namespace, says
 ):
     assert says in notes(MATRIX[name], namespace)
+
+
+def test_the_notes_tell_how_to_test_the_release_and_only_where_it_can_be():
+    assert f"helm -n {NAMESPACE} test sandbox-router" in notes(MATRIX["static"])
+    assert "helm -n" not in notes(MATRIX["DNS on one port, no test"])
+
+
+def test_the_notes_warn_of_a_budget_that_holds_up_node_drains():
+    values = {**MATRIX["static"], "podDisruptionBudget": {"maxUnavailable": 0}}
+
+    assert (
+        "podDisruptionBudget.maxUnavailable is 0: node drains and cluster upgrades wait"
+        in notes(values)
+    )

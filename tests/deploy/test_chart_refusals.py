@@ -61,6 +61,7 @@ def test_values_of_another_shape_are_refused_by_the_schema(path, value, where):
     assert where in message
 
 
+ONE = {**TOKEN_REVIEW, "replicaCount": 1}
 STATIC = MATRIX["static"]
 TLS = MATRIX["tls from a Secret"]
 MTLS = MATRIX["mtls with cert-manager"]
@@ -104,6 +105,58 @@ GATEWAY = MATRIX["behind a Gateway that speaks TLS inside"]
         (TOKEN_REVIEW, "ingress.enabled", True, "ingress.enabled needs ingress.hosts"),
         (
             MATRIX["scaled by cpu and by requests"],
+            "resources",
+            {"requests": {"memory": "256Mi", "cpu": None}},
+            "is a share of the CPU request, and there is none: set resources.requests.cpu",
+        ),
+        (
+            MATRIX["scaled by cpu and by requests"],
+            "extraContainers",
+            [{"name": "side", "image": "side:1"}],
+            'give extraContainers "side" resources.requests.cpu',
+        ),
+        (
+            MATRIX["scaled by cpu and by requests"],
+            "autoscaling.minReplicas",
+            20,
+            "autoscaling.minReplicas (20) is more than autoscaling.maxReplicas (10)",
+        ),
+        (ONE, "podDisruptionBudget.maxUnavailable", 0, "is 0 with one replica"),
+        (ONE, "podDisruptionBudget.maxUnavailable", "0%", "is 0 with one replica"),
+        (ONE, "podDisruptionBudget.minAvailable", 1, "minAvailable is 1 with 1 replicas"),
+        (ONE, "podDisruptionBudget.minAvailable", "10%", "minAvailable is 10% with 1 replicas"),
+        (
+            {**TOKEN_REVIEW, "autoscaling": {"enabled": True, "minReplicas": 1}},
+            "podDisruptionBudget.maxUnavailable",
+            0,
+            "is 0 with one replica",
+        ),
+        (TOKEN_REVIEW, "podDisruptionBudget.minAvailable", 2, "minAvailable is 2 with 2 replicas"),
+        (TOKEN_REVIEW, "podDisruptionBudget.minAvailable", "100%", "with 2 replicas"),
+        (
+            TOKEN_REVIEW,
+            "strategy.rollingUpdate",
+            {"maxUnavailable": 0, "maxSurge": "0%"},
+            "no rollout could ever begin",
+        ),
+        (
+            {"config": {**TOKEN_REVIEW["config"], "workers": "auto"}},
+            "resources.requests.cpu",
+            None,
+            "config.workers is auto, but the container has neither a CPU request nor a limit",
+        ),
+        (TOKEN_REVIEW, "commonLabels", {"app": "mine"}, "commonLabels sets app, which the chart"),
+        (
+            TOKEN_REVIEW,
+            "podLabels",
+            {"app.kubernetes.io/instance": "x"},
+            "podLabels sets app.kubernetes.io/instance",
+        ),
+        (TOKEN_REVIEW, "service.nodePorts", {"http": 30080}, "but service.type is ClusterIP"),
+        (TOKEN_REVIEW, "service.loadBalancerClass", "x", "service.type is not LoadBalancer"),
+        (TOKEN_REVIEW, "dnsPolicy", "None", "dnsPolicy is None: set dnsConfig.nameservers"),
+        (
+            MATRIX["scaled by cpu and by requests"],
             "autoscaling",
             {"enabled": True, "targetCPUUtilizationPercentage": 0, "targetInflightRequests": 0},
             "needs autoscaling.targetCPUUtilizationPercentage or autoscaling.targetInflightRequests",
@@ -114,6 +167,22 @@ def test_values_that_contradict_each_other_are_refused_with_what_to_set(values, 
     chart(values)  # as it was, it renders
 
     assert says in refusal(changed(values, path, value))
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "value"),
+    [
+        (ONE, "podDisruptionBudget.maxUnavailable", 1),
+        (ONE, "podDisruptionBudget.maxUnavailable", "10%"),  # rounded up, so one may go
+        (ONE, "podDisruptionBudget", {"enabled": False, "maxUnavailable": 0}),
+        (TOKEN_REVIEW, "podDisruptionBudget.maxUnavailable", 0),
+        (TOKEN_REVIEW, "podDisruptionBudget.minAvailable", 1),
+        (TOKEN_REVIEW, "strategy", {"type": "Recreate", "rollingUpdate": None}),
+        (MATRIX["scaled by cpu and by requests"], "resources", {"limits": {"cpu": "2"}}),
+    ],
+)
+def test_values_that_only_look_like_a_mistake_are_taken(values, path, value):
+    assert chart(changed(values, path, value)).one("Deployment")
 
 
 def test_an_off_that_yaml_reads_as_false_is_understood():

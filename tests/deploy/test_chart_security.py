@@ -30,9 +30,9 @@ def test_pods_fit_the_restricted_profile_with_a_read_only_root(objects):
 
 
 DISCOVERY = {
-    ("", ("pods",), ("get", "list", "watch")),
-    ("agents.x-k8s.io", ("sandboxes",), ("get", "list", "watch")),
-    ("extensions.agents.x-k8s.io", ("sandboxclaims",), ("get", "list", "watch")),
+    ("", ("pods",), ("list", "watch")),
+    ("agents.x-k8s.io", ("sandboxes",), ("list", "watch")),
+    ("extensions.agents.x-k8s.io", ("sandboxclaims",), ("list", "watch")),
 }
 TOKEN_REVIEWS = ("authentication.k8s.io", ("tokenreviews",), ("create",))
 ACCESS_REVIEWS = ("authorization.k8s.io", ("subjectaccessreviews",), ("create",))

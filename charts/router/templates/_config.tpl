@@ -28,6 +28,27 @@
 {{- $given | default (add $needed 10) -}}
 {{- end -}}
 
+{{/* Cores of a CPU quantity, rounded up: 500m is one. */}}
+{{- define "router.cores" -}}
+{{- $text := . | toString -}}
+{{- if hasSuffix "m" $text -}}{{- divf (trimSuffix "m" $text | float64) 1000 | ceil -}}
+{{- else -}}{{- $text | float64 | ceil -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Workers as the pod shall have them. Without a CPU limit the router would see every core of the node, so `auto` goes by the request. */}}
+{{- define "router.workers" -}}
+{{- $workers := get .Values.config "workers" -}}
+{{- if and (eq ($workers | toString) "auto") (not (dig "limits" "cpu" "" .Values.resources)) -}}
+{{- $request := dig "requests" "cpu" "" .Values.resources -}}
+{{- if not $request -}}
+{{- fail "config.workers is auto, but the container has neither a CPU request nor a limit: every pod would start a worker for each core of its node. Set resources.requests.cpu or resources.limits.cpu, or a number of workers." -}}
+{{- end -}}
+{{- $workers = include "router.cores" $request | int -}}
+{{- end -}}
+{{- $workers -}}
+{{- end -}}
+
 {{/* Modes of authentication as one comma separated word; refuses to render without any, as the router refuses to start. */}}
 {{- define "router.authModes" -}}
 {{- $auth := get .Values.config "auth" -}}
@@ -105,8 +126,71 @@
 {{- if and .Values.gateway.backendTLS.enabled (not .Values.tls.enabled) -}}
 {{- fail "gateway.backendTLS.enabled needs tls.enabled: the Gateway would speak TLS to a port that has none." -}}
 {{- end -}}
+{{- include "router.checkLabels" . -}}
+{{- include "router.checkAvailability" . -}}
+{{- include "router.checkScaling" . -}}
+{{- $numbers := .Values.service.nodePorts -}}
+{{- if and (or $numbers.http $numbers.https) (eq .Values.service.type "ClusterIP") -}}
+{{- fail "service.nodePorts is set, but service.type is ClusterIP: set it to NodePort or LoadBalancer." -}}
+{{- end -}}
+{{- if and .Values.service.loadBalancerClass (ne .Values.service.type "LoadBalancer") -}}
+{{- fail "service.loadBalancerClass is set, but service.type is not LoadBalancer." -}}
+{{- end -}}
+{{- if and (eq .Values.dnsPolicy "None") (not .Values.dnsConfig) -}}
+{{- fail "dnsPolicy is None: set dnsConfig.nameservers, or names could not be resolved." -}}
+{{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled needs ingress.hosts." -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Numbers of pods that would hold up every rollout, or every node drain. */}}
+{{- define "router.checkAvailability" -}}
+{{- $none := list "0" "0%" -}}
+{{- with .Values.strategy.rollingUpdate -}}
+{{- if and (has (.maxUnavailable | toString) $none) (has (.maxSurge | toString) $none) -}}
+{{- fail "strategy.rollingUpdate has maxUnavailable 0 and maxSurge 0: no rollout could ever begin. Let one of them be at least 1." -}}
+{{- end -}}
+{{- end -}}
+{{- $scaling := .Values.autoscaling -}}
+{{- $pods := ternary $scaling.minReplicas .Values.replicaCount $scaling.enabled | int -}}
+{{- with .Values.podDisruptionBudget -}}
+{{- if .enabled -}}
+{{- $least := .minAvailable | toString -}}
+{{- if and (eq $pods 1) (eq $least "") (has (.maxUnavailable | toString) $none) -}}
+{{- fail "podDisruptionBudget.maxUnavailable is 0 with one replica: its node could never be drained. Set replicaCount (or autoscaling.minReplicas) to 2, or maxUnavailable to 1." -}}
+{{- end -}}
+{{- if and (ge $pods 1) (ne $least "") (not (has $least $none)) -}}
+{{- if or (eq $pods 1) (eq $least "100%") (and (not (hasSuffix "%" $least)) (ge ($least | int) $pods)) -}}
+{{- fail (printf "podDisruptionBudget.minAvailable is %s with %d replicas: no node with a router could ever be drained. Lower it, or raise replicaCount (or autoscaling.minReplicas)." $least $pods) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A HorizontalPodAutoscaler that could never act. */}}
+{{- define "router.checkScaling" -}}
+{{- with .Values.autoscaling -}}
+{{- if .enabled -}}
+{{- if not (or .targetCPUUtilizationPercentage .targetInflightRequests) -}}
+{{- fail "autoscaling.enabled needs autoscaling.targetCPUUtilizationPercentage or autoscaling.targetInflightRequests." -}}
+{{- end -}}
+{{- if gt (.minReplicas | int) (.maxReplicas | int) -}}
+{{- fail (printf "autoscaling.minReplicas (%d) is more than autoscaling.maxReplicas (%d)." (.minReplicas | int) (.maxReplicas | int)) -}}
+{{- end -}}
+{{- if .targetCPUUtilizationPercentage -}}
+{{- $resources := $.Values.resources -}}
+{{- if not (or (dig "requests" "cpu" "" $resources) (dig "limits" "cpu" "" $resources)) -}}
+{{- fail "autoscaling.targetCPUUtilizationPercentage is a share of the CPU request, and there is none: set resources.requests.cpu, or scale by autoscaling.targetInflightRequests alone (targetCPUUtilizationPercentage=0)." -}}
+{{- end -}}
+{{- range $.Values.extraContainers -}}
+{{- if not (or (dig "resources" "requests" "cpu" "" .) (dig "resources" "limits" "cpu" "" .)) -}}
+{{- fail (printf "autoscaling by CPU needs a CPU request in every container of the pod: give extraContainers %q resources.requests.cpu." .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -114,6 +198,10 @@
 {{- define "router.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config "auth" (splitList "," (include "router.authModes" .)) -}}
+{{- if hasKey $config "workers" -}}
+{{- $workers := include "router.workers" . -}}
+{{- $_ := set $config "workers" (ternary $workers ($workers | int) (eq $workers "auto")) -}}
+{{- end -}}
 {{- $_ := set $config "http-bind" ":8080" -}}
 {{- $_ := set $config "admin-bind" ":9090" -}}
 {{- if .Values.tls.enabled -}}

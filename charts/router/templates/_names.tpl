@@ -1,9 +1,9 @@
 {{/* The name of the Deployment and of everything that belongs to it. */}}
 {{- define "router.name" -}}
-{{- .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | default .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Cluster-wide objects carry the namespace too, so that two installations can't collide. */}}
+{{/* What lies outside of the release's namespace carries it in its name, so that two installations can't collide: cluster-wide objects, and Roles in namespaces of sandboxes. */}}
 {{- define "router.clusterName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "router.name" .) -}}
 {{- end -}}
@@ -29,14 +29,46 @@
 {{- define "router.selector" -}}
 app: sandbox-router
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- with .Values.fullnameOverride }}
+{{- /* Two of this chart in one parent share the release's name; a selector can't change, so only the new value adds this. */}}
+app.kubernetes.io/name: {{ . }}
+{{- end }}
 {{- end -}}
 
-{{- define "router.labels" -}}
+{{- define "router.ownLabels" -}}
 {{ include "router.selector" . }}
+{{- if not .Values.fullnameOverride }}
 app.kubernetes.io/name: sandbox-router
+{{- end }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "router.labels" -}}
+{{- toYaml (merge (include "router.ownLabels" . | fromYaml) .Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "router.podLabels" -}}
+{{- toYaml (merge (include "router.labels" . | fromYaml) .Values.podLabels) -}}
+{{- end -}}
+
+{{/* Fails when a label of the user's would replace one that Services, policies or Helm go by. */}}
+{{- define "router.checkLabels" -}}
+{{- $own := include "router.ownLabels" . | fromYaml -}}
+{{- range $value, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels -}}
+{{- range $label, $_ := $labels -}}
+{{- if hasKey $own $label -}}
+{{- fail (printf "%s sets %s, which the chart itself sets: Services, policies and rollouts go by it. Take another label." $value $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of the pod that `helm test` runs: none of the Services' selectors may match it. */}}
+{{- define "router.testSelector" -}}
+app: sandbox-router-test
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "router.tlsSecret" -}}
@@ -47,13 +79,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "router.discoveryRules" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [agents.x-k8s.io]
   resources: [sandboxes]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [extensions.agents.x-k8s.io]
   resources: [sandboxclaims]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 {{- end -}}
 
 {{- define "router.subjects" -}}
