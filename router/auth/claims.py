@@ -30,8 +30,10 @@ class ClaimRules:
     leeway_s: float
 
 
-def principal_of(claims: dict[str, Any], rules: ClaimRules, now: float) -> Principal:
-    """Returns the caller that verified `claims` describe at the time `now`. Raises BadClaimsError."""
+def principal_of(
+    claims: dict[str, Any], rules: ClaimRules, now: float, *, key_id: str = ""
+) -> Principal:
+    """Returns the caller that `claims`, verified by the key `key_id`, describe at the time `now`. Raises BadClaimsError."""
     expires_at = _time(claims, "exp")
     if expires_at is None:
         raise BadClaimsError(Reason.BAD_CLAIMS, "The token has no expiry (exp).")
@@ -52,6 +54,7 @@ def principal_of(claims: dict[str, Any], rules: ClaimRules, now: float) -> Princ
         issuer=issuer,
         grants=_grants(claims),
         token_id=_text(claims, "jti"),
+        key_id=key_id,
         issued_at=issued_at,
         expires_at=expires_at,
     )

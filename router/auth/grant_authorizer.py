@@ -6,9 +6,10 @@ from typing import Any
 
 from router.auth.authorizer import Permit
 from router.auth.policy import CurrentPolicy
-from router.auth.principal import ANY, Grant, Principal
+from router.auth.principal import Grant, Principal
 from router.auth.revocation import older_than_allowed
 from router.auth.rights import Rights
+from router.auth.shortfall import missing_parts, shortfall
 from router.errors import Forbidden, Unauthenticated
 from router.routing.endpoint import Endpoint, SandboxRef
 
@@ -44,8 +45,7 @@ class GrantAuthorizer:
     ) -> None:
         """Says whether the caller may know about a sandbox of these names at all. Raises Forbidden."""
         if not self.admits(principal, names, port, method):
-            self.denied += 1
-            raise Forbidden()
+            raise self._forbidden(principal, names, None, port, method)
 
     def authorize(
         self,
@@ -59,8 +59,7 @@ class GrantAuthorizer:
         if endpoint.tokens_not_before:
             self.check_age(principal, endpoint)
         if not self.permits(principal, endpoint, names, port, method):
-            self.denied += 1
-            raise Forbidden()
+            raise self._forbidden(principal, names, endpoint, port, method)
         self.allowed += 1
         return Permit(principal, endpoint, port)
 
@@ -123,7 +122,7 @@ class GrantAuthorizer:
         considered = []
         decided_by = ""
         for grant, source in self._rights_of(principal).all():
-            failing = _why_not(grant, names, endpoint, port, method)
+            failing = missing_parts(grant, names, endpoint, port, method)
             considered.append(
                 {
                     "source": source,
@@ -142,6 +141,29 @@ class GrantAuthorizer:
         decision = "unauthenticated" if too_old else "allowed" if decided_by else "forbidden"
         by = "the sandbox's tokens-not-before" if too_old else decided_by or "no grant covers it"
         return {"decision": decision, "by": by, "grants": considered}
+
+    def shortfall(
+        self,
+        principal: Principal,
+        names: tuple[SandboxRef, ...],
+        endpoint: Endpoint | None,
+        port: int,
+        method: bytes,
+    ) -> str:
+        """Returns what the caller's grants lack for this call, for the log."""
+        return shortfall(self._rights_of(principal), names, endpoint, port, method)
+
+    def _forbidden(
+        self,
+        principal: Principal,
+        names: tuple[SandboxRef, ...],
+        endpoint: Endpoint | None,
+        port: int,
+        method: bytes,
+    ) -> Forbidden:
+        """Counts the refusal and returns the error to raise; callers read the same words whatever was missing."""
+        self.denied += 1
+        return Forbidden(reason=self.shortfall(principal, names, endpoint, port, method))
 
     def _changed(self) -> None:
         self._rights.clear()
@@ -167,25 +189,3 @@ def _spelled(grant: Grant) -> dict[str, Any]:
     if grant.methods is not None:
         spelled["methods"] = sorted(method.decode("ascii") for method in grant.methods)
     return spelled
-
-
-def _why_not(
-    grant: Grant,
-    names: tuple[SandboxRef, ...],
-    endpoint: Endpoint | None,
-    port: int,
-    method: bytes,
-) -> list[str]:
-    """Returns the parts of the call that `grant` doesn't cover."""
-    covering = [ref for ref in names if grant.covers_name(ref)]
-    parts = []
-    if not covering:
-        is_near = grant.namespace == ANY or any(grant.namespace == ref.namespace for ref in names)
-        parts.append("name" if is_near else "namespace")
-    if grant.ports is not None and port not in grant.ports:
-        parts.append("port")
-    if grant.methods is not None and method not in grant.methods:
-        parts.append("method")
-    if endpoint is not None and not grant.covers_endpoint(endpoint):
-        parts.append("uid")
-    return parts

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from router.auth.algorithms import SUPPORTED
 from router.auth.claims import BadClaimsError, ClaimRules, principal_of
 from router.auth.jws import Jws, NotJwsError, header_fault, parse_jws
-from router.auth.keys import KeyRing
+from router.auth.keys import KeyRing, VerificationKey
 from router.auth.principal import Principal
 from router.auth.verifier import Reason, Refusal, Verdict
 
@@ -156,11 +156,11 @@ class JwtVerifier:
     def _verify_signed(self, jws: Jws, digest: bytes) -> Verdict:
         """Verifies the signature, then every claim; remembers a success."""
         self.verifications += 1
-        refusal = self._signature_refusal(jws)
-        if refusal is not None:
-            return refusal
+        key = self._signer(jws)
+        if isinstance(key, Refusal):
+            return key
         try:
-            principal = principal_of(jws.claims, self._rules, self._clock())
+            principal = principal_of(jws.claims, self._rules, self._clock(), key_id=key.kid)
         except BadClaimsError as error:
             return Refusal("jwt", error.reason, str(error))
         if self._is_refused(principal):
@@ -169,8 +169,8 @@ class JwtVerifier:
         self._verified[digest] = _Verified(principal, self._deadline(principal.expires_at))
         return principal
 
-    def _signature_refusal(self, jws: Jws) -> Refusal | None:
-        """Returns None when one of the keys in force made the signature."""
+    def _signer(self, jws: Jws) -> VerificationKey | Refusal:
+        """Returns which of the keys in force made the signature."""
         kid = jws.header.get("kid")
         algorithm = jws.header["alg"]
         candidates = self._keys.candidates(kid)
@@ -182,6 +182,7 @@ class JwtVerifier:
             return Refusal(
                 "jwt", Reason.WRONG_ALGORITHM, "The token's algorithm is not accepted.", is_final
             )
-        if any(key.verifies(algorithm, jws.signed, jws.signature) for key in fitting):
-            return None
+        for key in fitting:
+            if key.verifies(algorithm, jws.signed, jws.signature):
+                return key
         return Refusal("jwt", Reason.BAD_SIGNATURE, "The token's signature is wrong.", is_final)

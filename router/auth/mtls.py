@@ -60,6 +60,7 @@ class CertificateAuthenticator:
             principal = self._principals[certificate] = Principal(
                 subject=certificate.identity,
                 mode="mtls",
+                kind=certificate.kind,
                 identity=certificate.identity,
                 expires_at=certificate.not_after,
             )

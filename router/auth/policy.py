@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from router.auth.principal import Grant, Principal
 
+MATCHED_MODES = ("jwt", "token-review", "mtls")
+"""The modes whose callers have only what rules, tokens and RBAC grant; the others may call everything."""
+KINDS = ("uri", "dns", "cn")
+
+_KUBERNETES_NAMES = "system:"
+_URI = re.compile(r"(?!system:)[A-Za-z][A-Za-z0-9+.-]*:\S+", re.ASCII)
+_DNS_NAME = re.compile(r"(\*\.)?([A-Za-z0-9_-]{1,63}\.)+[A-Za-z0-9-]{1,63}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class PrincipalMatch:
-    """Which principals a rule is about: every key that is given must match; at least one is given."""
+    """Which principals a rule is about: every key that is given must match; at least one is given.
+
+    `subject` and `group` are what a token says, never a certificate; names that begin with `system:` are Kubernetes' own,
+    unless `mode` or `issuer` says whose they are. `identity` is a certificate's name of that `kind`, nothing else's.
+    """
 
     subject: str = ""
     group: str = ""
     issuer: str = ""
     identity: str = ""
+    mode: str = ""
+    kind: str = ""
 
     def matches(self, principal: Principal) -> bool:
         """Returns True when every given key is the principal's."""
-        return (
-            (not self.subject or self.subject == principal.subject)
-            and (not self.group or self.group in principal.groups)
-            and (not self.issuer or self.issuer == principal.issuer)
-            and (not self.identity or self.identity == principal.identity)
+        if self.mode and self.mode != principal.mode:
+            return False
+        if self.issuer and self.issuer != principal.issuer:
+            return False
+        if self.identity and (principal.identity, principal.kind) != (self.identity, self.kind):
+            return False
+        if self.subject and (
+            self.subject != principal.subject or not self._means(self.subject, principal)
+        ):
+            return False
+        return not self.group or (
+            self.group in principal.groups and self._means(self.group, principal)
         )
+
+    def _means(self, name: str, principal: Principal) -> bool:
+        """Returns True when a subject or group of this spelling is meant for the principal's mode."""
+        if principal.mode == "mtls":
+            return False
+        is_open = principal.mode == "token-review" or not name.startswith(_KUBERNETES_NAMES)
+        return is_open or bool(self.mode or self.issuer)
+
+
+def kind_of(identity: str) -> str:
+    """Returns which of a certificate's names a rule means that doesn't say: one kind by its spelling, never several."""
+    if _URI.fullmatch(identity):
+        return "uri"
+    return "dns" if _DNS_NAME.fullmatch(identity) else "cn"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterator
 from pathlib import Path as FilePath
 
 import yaml
 
-from router.auth.grants import GrantError, Path, each_grant, spell
-from router.auth.policy import CurrentPolicy, NotBefore, Policy, PrincipalMatch, Rule
+from router.auth.grants import GrantError, Path, each_grant, shown, spell, unknown_key
+from router.auth.policy import (
+    KINDS,
+    MATCHED_MODES,
+    CurrentPolicy,
+    NotBefore,
+    Policy,
+    PrincipalMatch,
+    Rule,
+    kind_of,
+)
+from router.settings.values import nearest
 from router.watched_file import WatchedFiles
 
-_MATCH_KEYS = ("subject", "group", "issuer", "identity")
+_MATCH_KEYS = ("subject", "group", "issuer", "identity", "mode", "kind")
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -115,6 +126,23 @@ def _spell_yaml_error(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}: {problem}" if mark is not None else f"{problem}"
 
 
+def _contradictions(words: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields (key, what is wrong with it) for keys that no caller can have together."""
+    if "identity" in words and "subject" in words:
+        yield (
+            "identity",
+            "can't stand beside `subject`: a token has a subject, a certificate an identity",
+        )
+    if "identity" in words and words.get("mode", "mtls") != "mtls":
+        yield "identity", f"can't stand beside `mode: {words['mode']}`: only a certificate has one"
+    if "kind" in words and "identity" not in words:
+        yield "kind", "needs `identity` beside it, and says which of a certificate's names that is"
+    if words.get("mode") == "mtls":
+        for key in ("subject", "group", "issuer"):
+            if key in words:
+                yield key, "can't stand beside `mode: mtls`: a certificate has an `identity` alone"
+
+
 class _Reader:
     """Turns the plain values into a Policy and collects what is wrong."""
 
@@ -149,7 +177,24 @@ class _Reader:
         words = {key: self._word((*at, key), keys[key]) for key in _MATCH_KEYS if key in keys}
         if not words and isinstance(value, dict):
             self._error(at, f"must name at least one of {', '.join(_MATCH_KEYS)}")
+        self._among(at, "mode", words, MATCHED_MODES)
+        self._among(at, "kind", words, KINDS)
+        for key, wrong in _contradictions(words):
+            self._error((*at, key), wrong)
+        identity = words.get("identity", "")
+        if identity:
+            words.setdefault("kind", kind_of(identity))
+        if words.get("kind") == "dns":
+            words["identity"] = identity.lower()
         return PrincipalMatch(**words)
+
+    def _among(self, at: Path, key: str, words: dict[str, str], known: tuple[str, ...]) -> None:
+        if words.get(key) and words[key] not in known:
+            near = nearest(words[key], known)
+            hint = f" (did you mean `{near}`?)" if near else ""
+            self._error(
+                (*at, key), f"must be one of {', '.join(known)}, not {shown(words[key])}{hint}"
+            )
 
     def _revoked(self, value: object) -> frozenset[str]:
         entries = enumerate(self._list(value, ("revoked",)))
@@ -162,11 +207,14 @@ class _Reader:
             keys = self._mapping(entry, at, ("issuer", "subject", "time"))
             if "issuer" not in keys and "subject" not in keys:
                 self._error(at, "must name an issuer or a subject")
+            if "time" not in keys:
+                self._error(at, "`time` is missing")
+                continue
             found.append(
                 NotBefore(
                     issuer=self._optional_word(at, keys, "issuer"),
                     subject=self._optional_word(at, keys, "subject"),
-                    time=self._time((*at, "time"), keys.get("time")),
+                    time=self._time((*at, "time"), keys["time"]),
                 )
             )
         return tuple(found)
@@ -177,7 +225,7 @@ class _Reader:
                 return datetime.datetime.fromisoformat(value.upper()).timestamp()
             except (ValueError, OverflowError):
                 pass
-        self._error(at, "must be a time with its zone, like 2026-12-01T00:00:00Z")
+        self._wrong(at, "must be a time with its zone, like 2026-12-01T00:00:00Z", value)
         return 0.0
 
     def _optional_word(self, at: Path, keys: dict[str, object], key: str) -> str:
@@ -186,24 +234,24 @@ class _Reader:
     def _word(self, at: Path, value: object) -> str:
         if isinstance(value, str) and value:
             return value
-        self._error(at, "must be a text that is not empty")
+        self._wrong(at, "must be a text that is not empty", value)
         return ""
 
     def _list(self, value: object, at: Path) -> list[object]:
         if isinstance(value, list):
             return value
-        self._error(at, "must be a list")
+        self._wrong(at, "must be a list", value)
         return []
 
     def _mapping(
         self, value: object, at: Path, keys: tuple[str, ...], *, required: bool = False
     ) -> dict[str, object]:
         if not isinstance(value, dict):
-            self._error(at, f"must be a mapping with {', '.join(keys)}")
+            self._wrong(at, f"must be a mapping with {', '.join(keys)}", value)
             return {}
         for key in value:
             if key not in keys:
-                self._error((*at, str(key)), f"is not one of {', '.join(keys)}")
+                self._error((*at, str(key)), unknown_key(key, keys), around=at)
         if required:
             for key in keys:
                 if key not in value:
@@ -211,8 +259,14 @@ class _Reader:
         return value
 
     def _grant_error(self, error: GrantError) -> None:
-        self._error(error.path, error.message)
+        at = (*error.path, error.key) if error.key else error.path
+        self._error(at, error.detail, around=error.path)
 
-    def _error(self, at: Path, message: str) -> None:
-        where = f"{spell(at)} " if at else "the document "
+    def _wrong(self, at: Path, message: str, value: object) -> None:
+        self._error(at, f"{message}, not {shown(value)}")
+
+    def _error(self, at: Path, message: str, *, around: Path | None = None) -> None:
+        """Notes a fault at the line of `at`; `around` is what the message is about, where that is something wider."""
+        about = at if around is None else around
+        where = f"{spell(about)} " if about else "the document "
         self.errors.append(f"line {self._document.line(at)}: {where}{message}")

@@ -42,13 +42,18 @@ class Principal:
     subject: str
     mode: str
     """How it was recognised: `none`, `static`, `jwt`, `token-review` or `mtls`."""
+    kind: str = ""
+    """Which of a certificate's names `subject` is: `uri`, `dns` or `cn`; "" without a certificate."""
     groups: tuple[str, ...] = ()
     issuer: str = ""
     identity: str = ""
-    """The certificate identity: a URI SAN (SPIFFE), a DNS SAN or the subject CN."""
+    """The certificate's name, the same as `subject`; "" without a certificate."""
     grants: tuple[Grant, ...] = ()
     """The grants that the credential itself carries."""
     token_id: str = ""
+    """The token's own id (`jti`), for the log and for revoking it; "" where it has none."""
+    key_id: str = ""
+    """The name (`kid`) of the key that verified the token; "" for a key without one."""
     issued_at: float | None = None
     expires_at: float | None = None
     """Unix seconds; long-lived streams end `auth-grace` after it."""

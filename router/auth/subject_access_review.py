@@ -94,7 +94,7 @@ class SubjectAccessReviewAuthorizer:
         if principal.mode != "token-review" or self._grants.admits(principal, names, port, method):
             self._grants.admit(principal, names, port, method)
             return None
-        return self._admit_by_rbac(principal, names)
+        return self._admit_by_rbac(principal, names, None, port, method)
 
     def authorize(
         self,
@@ -114,7 +114,7 @@ class SubjectAccessReviewAuthorizer:
         if known:
             self._grants.allowed += 1
             return Permit(principal, endpoint, port)
-        return self._authorize_by_rbac(principal, endpoint, names, port)
+        return self._authorize_by_rbac(principal, endpoint, names, port, method)
 
     def explain(
         self,
@@ -135,15 +135,31 @@ class SubjectAccessReviewAuthorizer:
             return {**explanation, "decision": "unknown", "by": "Kubernetes RBAC, not asked yet"}
         return {**explanation, "by": "no grant covers it and Kubernetes RBAC says no"}
 
-    async def _admit_by_rbac(self, principal: Principal, names: tuple[SandboxRef, ...]) -> None:
+    async def _admit_by_rbac(
+        self,
+        principal: Principal,
+        names: tuple[SandboxRef, ...],
+        endpoint: Endpoint | None,
+        port: int,
+        method: bytes,
+    ) -> None:
         if not await self._is_allowed(principal, names):
             self._grants.denied += 1
-            raise Forbidden()
+            lacking = self._grants.shortfall(principal, names, endpoint, port, method)
+            raise Forbidden(
+                reason=f"{lacking}; Kubernetes RBAC does not allow connect on sandboxes/proxy"
+                f" {names[0]}"
+            )
 
     async def _authorize_by_rbac(
-        self, principal: Principal, endpoint: Endpoint, names: tuple[SandboxRef, ...], port: int
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
     ) -> Permit:
-        await self._admit_by_rbac(principal, names)
+        await self._admit_by_rbac(principal, names, endpoint, port, method)
         self._grants.allowed += 1
         return Permit(principal, endpoint, port)
 

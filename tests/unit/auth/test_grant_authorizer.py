@@ -243,3 +243,20 @@ def test_a_new_policy_begins_a_generation(
 
     assert authorizer.generation != before
     assert before >= 0
+
+
+def test_a_refusal_tells_the_log_what_was_missing_and_the_caller_nothing(
+    authorizer: GrantAuthorizer,
+) -> None:
+    caller = _alice(Grant("team-a", "box", ports=frozenset({80})))
+
+    with pytest.raises(Forbidden) as admitted:
+        authorizer.admit(caller, (BOX,), 8080, b"GET")
+    with pytest.raises(Forbidden) as authorised:
+        authorizer.authorize(caller, ENDPOINT, (BOX,), 8080, b"GET")
+
+    for caught in (admitted, authorised):
+        assert caught.value.reason == (
+            "no grant covers the call; the nearest, token claim sandboxes, entry 1, lacks port 8080"
+        )
+        assert caught.value.detail == "Not allowed to call this sandbox."

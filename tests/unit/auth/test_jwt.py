@@ -503,3 +503,19 @@ def test_a_verdict_stands_until_the_token_expires_leeway_included(
     clock.now = until
 
     assert _refused(verifier, token).reason is Reason.EXPIRED
+
+
+def test_the_caller_carries_the_ids_of_its_token_and_of_the_key_that_verified_it(
+    make_verifier: MakeVerifier,
+) -> None:
+    named = VerificationKey("2026-12", HMAC_KEY.algorithms, SECRET)
+
+    caller = _accepted(make_verifier(named), sign({"jti": "j-1"}, headers={"kid": "2026-12"}))
+
+    assert (caller.subject, caller.token_id, caller.key_id) == ("", "j-1", "2026-12")
+
+
+def test_a_key_id_that_a_token_invents_is_not_repeated(make_verifier: MakeVerifier) -> None:
+    caller = _accepted(make_verifier(HMAC_KEY), sign({}, headers={"kid": "made-up"}))
+
+    assert caller.key_id == ""

@@ -226,3 +226,11 @@ def test_what_is_remembered_is_bounded() -> None:
         authenticator.verify(CertificateIdentity(f"spiffe://x/{number}", "uri"))
 
     assert repr(authenticator) == "<CertificateAuthenticator remembered=10>"
+
+
+@pytest.mark.parametrize("kind", ["uri", "dns", "cn"])
+def test_the_caller_knows_which_of_the_certificates_names_it_is(kind: str) -> None:
+    caller = CertificateAuthenticator().verify(CertificateIdentity("spiffe://x/alice", kind))
+
+    assert isinstance(caller, Principal)
+    assert (caller.mode, caller.kind, caller.identity) == ("mtls", kind, "spiffe://x/alice")

@@ -53,8 +53,11 @@ def test_ids_that_look_like_numbers_stay_as_they_are_written() -> None:
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
         ("[]", "line 1: the document must be a mapping"),
-        ("rules: []\nrule: []", "line 2: rule is not one of rules, revoked, not-before"),
-        ("rules:", "line 1: rules must be a list"),
+        (
+            "rules: []\nrule: []",
+            "line 2: the document has the key `rule` (did you mean `rules`?), which is not one of",
+        ),
+        ("rules:", "line 1: rules must be a list, not `null`"),
         ("rules: [\n", "line 2: did not find expected"),
         ("rules: []\nrules: []", "line 2: `rules` is given twice"),
         ("rules: &r []\nrevoked: *r", "aliases are not supported"),
@@ -68,15 +71,15 @@ def test_ids_that_look_like_numbers_stay_as_they_are_written() -> None:
         ),
         (
             "rules:\n- principal: {user: a}\n  sandboxes: []",
-            "line 2: rules[0].principal.user is not one of",
+            "line 2: rules[0].principal has the key `user`, which is not one of",
         ),
         (
             "rules:\n- principal: {subject: ''}\n  sandboxes: []",
-            "line 2: rules[0].principal.subject must be a text",
+            "line 2: rules[0].principal.subject must be a text that is not empty, not ''",
         ),
         (
             "rules:\n- principal: {subject: [a]}\n  sandboxes: []",
-            "line 2: rules[0].principal.subject must be a text",
+            "line 2: rules[0].principal.subject must be a text that is not empty, not a list",
         ),
         (
             "rules:\n- principal: alice\n  sandboxes: []",
@@ -85,7 +88,44 @@ def test_ids_that_look_like_numbers_stay_as_they_are_written() -> None:
         (
             "rules:\n- principal: {subject: a}\n  sandboxes:\n"
             "  - namespace: a\n    name: b\n    ports: [0]",
-            "line 6: rules[0].sandboxes[0].ports must hold",
+            "line 6: rules[0].sandboxes[0].ports must hold whole numbers from 1 to 65535, not `0`",
+        ),
+        (
+            "rules:\n- principal: {subject: a}\n  sandboxes:\n"
+            "  - namespace: Team_A\n    name: b\n    prots: [1]",
+            "line 6: rules[0].sandboxes[0] has the key `prots` (did you mean `ports`?)",
+        ),
+        (
+            "rules:\n- principal: {subject: a}\n  sandboxes:\n  - namespace: Team_A\n    name: b",
+            "line 4: rules[0].sandboxes[0].namespace must be an RFC 1123 label in lower case, or *, not `Team_A`",
+        ),
+        (
+            "rules:\n- principal: {mode: token_review}\n  sandboxes: []",
+            "line 2: rules[0].principal.mode must be one of jwt, token-review, mtls, not `token_review` (did you mean `token-review`?)",
+        ),
+        (
+            "rules:\n- principal: {mode: static}\n  sandboxes: []",
+            "rules[0].principal.mode must be one of jwt, token-review, mtls, not `static`",
+        ),
+        (
+            "rules:\n- principal: {identity: a, kind: san}\n  sandboxes: []",
+            "rules[0].principal.kind must be one of uri, dns, cn, not `san`",
+        ),
+        (
+            "rules:\n- principal: {subject: a, kind: cn}\n  sandboxes: []",
+            "rules[0].principal.kind needs `identity` beside it",
+        ),
+        (
+            "rules:\n- principal: {identity: a, subject: a}\n  sandboxes: []",
+            "rules[0].principal.identity can't stand beside `subject`: a token has a subject",
+        ),
+        (
+            "rules:\n- principal: {identity: a, mode: jwt}\n  sandboxes: []",
+            "rules[0].principal.identity can't stand beside `mode: jwt`: only a certificate",
+        ),
+        (
+            "rules:\n- principal: {group: a, mode: mtls}\n  sandboxes: []",
+            "rules[0].principal.group can't stand beside `mode: mtls`",
         ),
         (
             "rules:\n- principal: {subject: a}\n  sandboxes:\n  - namespace: a",
@@ -97,14 +137,14 @@ def test_ids_that_look_like_numbers_stay_as_they_are_written() -> None:
             "not-before:\n- {time: 2026-12-01T00:00:00Z}",
             "line 2: not-before[0] must name an issuer or a subject",
         ),
-        ("not-before:\n- {subject: a}", "line 2: not-before[0].time must be a time"),
+        ("not-before:\n- {subject: a}", "line 2: not-before[0] `time` is missing"),
         (
             "not-before:\n- {subject: a, time: 2026-12-01}",
             "line 2: not-before[0].time must be a time",
         ),
         (
             "not-before:\n- {subject: a, time: '2026-12-01T00:00:00'}",
-            "line 2: not-before[0].time must be a time with its zone",
+            "line 2: not-before[0].time must be a time with its zone, like 2026-12-01T00:00:00Z, not `2026-12-01T00:00:00`",
         ),
         (
             "not-before:\n- {subject: a, time: '2026-13-01T00:00:00Z'}",
@@ -182,3 +222,42 @@ async def test_a_changed_file_is_put_in_force_and_a_bad_one_is_not(tmp_path: Pat
 
     assert current.policy.revoked == {"two"}
     assert "line 1" in watched.last_error
+
+
+@pytest.mark.parametrize(
+    ("identity", "kind"),
+    [
+        ("spiffe://prod/admin", "uri"),
+        ("urn:example:admin", "uri"),
+        ("build.example.com", "dns"),
+        ("*.example.com", "dns"),
+        ("alice", "cn"),
+        ("Alice Example", "cn"),
+        ("alice@example.com", "cn"),
+        ("system:node:one", "cn"),
+    ],
+)
+def test_an_identity_is_one_kind_of_a_certificates_names_by_its_spelling(
+    identity: str, kind: str
+) -> None:
+    text = f"rules:\n- principal: {{identity: '{identity}'}}\n  sandboxes: []"
+
+    [rule] = parse_policy(text.encode()).rules
+
+    assert rule.principal == PrincipalMatch(identity=identity, kind=kind)
+
+
+def test_a_rule_may_say_another_kind_than_the_spelling_does() -> None:
+    text = b"rules:\n- principal: {identity: build.example.com, kind: cn}\n  sandboxes: []"
+
+    [rule] = parse_policy(text).rules
+
+    assert rule.principal == PrincipalMatch(identity="build.example.com", kind="cn")
+
+
+def test_dns_names_are_the_same_in_any_case() -> None:
+    text = b"rules:\n- principal: {identity: Build.Example.com}\n  sandboxes: []"
+
+    [rule] = parse_policy(text).rules
+
+    assert rule.principal == PrincipalMatch(identity="build.example.com", kind="dns")

@@ -276,3 +276,14 @@ def test_no_permit_may_be_kept(
 
     assert authorizer.generation == -1
     assert authorizer.allowed == 1
+
+
+async def test_a_refusal_tells_the_log_that_rbac_was_asked(
+    authorizer: SubjectAccessReviewAuthorizer,
+) -> None:
+    with pytest.raises(Forbidden) as caught:
+        await _authorize(authorizer)
+
+    assert caught.value.reason.endswith(
+        "Kubernetes RBAC does not allow connect on sandboxes/proxy team-a/box"
+    )
