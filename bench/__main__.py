@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import report
+from bench import plane_command, report
 from bench.cases import CASES, FULL, QUICK
 from bench.plan import Plan, carry_out
 from bench.report import Run
@@ -33,7 +33,19 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="default: 5, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="only shows that everything works")
     parser.add_argument("--out", type=Path, help="where the results go: FILE.json and FILE.md")
+    parser.add_argument(
+        "--plane",
+        action="store_true",
+        help="the data plane alone, in-process, held to the budget; exit code 1 when over it",
+    )
+    parser.add_argument(
+        "--set-budget",
+        action="store_true",
+        help="with --plane: what is measured becomes the budget of the form that runs",
+    )
     arguments = parser.parse_args(argv)
+    if arguments.plane:
+        return arguments
     for option, known in (("subjects", names), ("cases", [case.name for case in CASES])):
         asked = (getattr(arguments, option) or "").split(",")
         unknown = [name for name in asked if name and name not in known]
@@ -78,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, write the results down, print the tables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     arguments = _arguments(argv)
+    if arguments.plane:
+        return plane_command.main(arguments)
     subjects = _installed(arguments.subjects)
     cases = [
         each for each in CASES if not arguments.cases or each.name in arguments.cases.split(",")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 DIFFERENT_HEADS = 20_000
@@ -80,6 +81,30 @@ def different_gets(caller: Caller, count: int = DIFFERENT_HEADS) -> list[bytes]:
     """Small GETs, no two alike, in the same order in every run."""
     variety = _Variety(2)
     return [caller.head("GET", variety.target(), *variety.lines()) for _ in range(count)]
+
+
+def gets_in_turn(callers: Sequence[Caller]) -> list[bytes]:
+    """Small GETs, no two alike, each for the next of the callers."""
+    variety = _Variety(4)
+    return [caller.head("GET", variety.target(), *variety.lines()) for caller in callers]
+
+
+def proxied_gets(caller: Caller, count: int = DIFFERENT_HEADS) -> list[bytes]:
+    """The same GETs as different_gets with what an Ingress adds: who the client is, and how it came."""
+    variety = _Variety(2)
+    return [
+        caller.head(
+            "GET",
+            variety.target(),
+            *variety.lines(),
+            f"X-Forwarded-For: 203.0.113.{number % 250}",
+            "X-Forwarded-Proto: https",
+            "X-Forwarded-Host: sandboxes.example.com",
+            "X-Forwarded-Port: 443",
+            f"X-Real-IP: 203.0.113.{number % 250}",
+        )
+        for number in range(count)
+    ]
 
 
 def different_posts(caller: Caller, count: int = DIFFERENT_HEADS) -> list[bytes]:

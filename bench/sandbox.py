@@ -33,8 +33,8 @@ def _answer(status: str, body: bytes, content_type: str = "application/json") ->
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-_ITEM = _answer("200 OK", ITEM_BODY)
-_STORED = _answer("200 OK", STORED_BODY)
+ITEM_ANSWER = _answer("200 OK", ITEM_BODY)
+STORED_ANSWER = _answer("200 OK", STORED_BODY)
 _NOT_STORED = _answer("422 Unprocessable Content", b'{"error":"the body is not what was sent"}')
 _UNKNOWN = _answer("404 Not Found", b'{"error":"no such path"}')
 
@@ -79,7 +79,7 @@ class SandboxConnection(asyncio.Protocol):
                     self._transport.abort()
                 break
             if data.startswith(b"GET /items/"):
-                self._transport.write(_ITEM)
+                self._transport.write(ITEM_ANSWER)
                 data = data[end:]
                 continue
             rest = self._on_request(data[: end - 2], data[end:])
@@ -117,7 +117,7 @@ class SandboxConnection(asyncio.Protocol):
     def _on_post(self, rest: bytes) -> bytes | None:
         if len(rest) < len(POST_BODY):
             return None
-        self._transport.write(_STORED if rest.startswith(POST_BODY) else _NOT_STORED)
+        self._transport.write(STORED_ANSWER if rest.startswith(POST_BODY) else _NOT_STORED)
         return rest[len(POST_BODY) :]
 
     def _start_body(self, size: int, *, chunked: bool) -> None:

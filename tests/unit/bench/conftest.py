@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import cast
 
 import pytest
 
 from bench.heads import Caller
 from bench.loads import Aim
+from bench.plane_stage import Wire
 from bench.sandbox import SandboxConnection
 from bench.usage import Meter
 
@@ -65,6 +67,20 @@ async def answering() -> AsyncIterator[Callable[[bytes], Awaitable[int]]]:
         for transport in open_ones:
             transport.abort()
         await asyncio.sleep(0)
+
+
+@pytest.fixture
+def noted() -> list[Wire]:
+    """The wires that were written to."""
+    return []
+
+
+@pytest.fixture
+def quiet(noted: list[Wire]) -> Iterator[Wire]:
+    """A wire that belongs to no stage."""
+    ours, other = socket.socketpair()
+    with ours, other:
+        yield Wire(noted, ours)
 
 
 def aim_at(port: int) -> Aim:
