@@ -1,4 +1,4 @@
-"""Runs a real front (nginx, Traefik, Envoy) by the configuration that we ship, with only its addresses changed."""
+"""Runs a real front (nginx, Traefik, Envoy, HAProxy, Caddy) by the configuration that we ship, with only its addresses changed."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Front:
 async def running(
     kind: str, upstream_port: int, folder: Path, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Front]:
-    """Runs nginx, traefik or envoy on a free port in front of `upstream_port`; `headers` are what it takes to get a 200 for `/`."""
+    """Runs one of COMMANDS on a free port in front of `upstream_port`; `headers` are what it takes to get a 200 for `/`."""
     port = free_port()
     authority = trustme.CA()
     certificate = authority.issue_cert(HOST, "*.sandbox.example.com")
@@ -235,7 +235,41 @@ def _envoy(folder: Path, port: int, upstream_port: int) -> list[str]:
     return [found("envoy"), "-c", str(config), *quiet]
 
 
-COMMANDS = {"nginx": _nginx, "traefik": _traefik, "envoy": _envoy}
+def _haproxy(folder: Path, port: int, upstream_port: int) -> list[str]:
+    config = changed(
+        EXAMPLES / "haproxy" / "haproxy.cfg",
+        folder / "haproxy.cfg",
+        {
+            "bind :443 ": f"bind 127.0.0.1:{port} ",
+            UPSTREAM: f"127.0.0.1:{upstream_port}",
+            "/etc/haproxy/tls": str(folder),
+        },
+    )
+    return [found("haproxy"), "-f", str(config), "-db"]
+
+
+def _caddy(folder: Path, port: int, upstream_port: int) -> list[str]:
+    config = changed(
+        EXAMPLES / "caddy" / "Caddyfile",
+        folder / "Caddyfile",
+        {
+            "https://*.sandbox.example.com {": f"https://*.sandbox.example.com:{port} {{\n\tbind 127.0.0.1",
+            UPSTREAM: f"127.0.0.1:{upstream_port}",
+            "/etc/caddy/tls": str(folder),
+        },
+    )
+    # It keeps an id of the installation, and would in the home folder.
+    homes = [f"XDG_{kind}_HOME={folder}" for kind in ("DATA", "CONFIG")]
+    return ["env", *homes, found("caddy"), "run", "--config", str(config), "--adapter", "caddyfile"]
+
+
+COMMANDS = {
+    "nginx": _nginx,
+    "traefik": _traefik,
+    "envoy": _envoy,
+    "haproxy": _haproxy,
+    "caddy": _caddy,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Tests that the examples for fronts are valid, lead to our Service, and that our limits and theirs fit together."""
 
+import re
+
 import pytest
 import yaml
 
@@ -74,6 +76,8 @@ def test_every_front_closes_idle_connections_before_the_router_does():
         "http"
     ]
     nginx = (EXAMPLES / "nginx/nginx.conf").read_text()
+    haproxy = (EXAMPLES / "haproxy/haproxy.cfg").read_text()
+    caddy = (EXAMPLES / "caddy/Caddyfile").read_text()
 
     for theirs in (
         options["common_http_protocol_options"]["idle_timeout"],
@@ -83,6 +87,8 @@ def test_every_front_closes_idle_connections_before_the_router_does():
             "idleConnTimeout"
         ],
         nginx.partition("keepalive_timeout ")[2].partition(";")[0],
+        haproxy.partition("timeout http-keep-alive ")[2].partition("\n")[0],
+        caddy.partition("keepalive ")[2].partition("\n")[0],
     ):
         assert seconds(theirs) < ours_s
 
@@ -97,3 +103,11 @@ def test_the_load_balancer_of_gke_outlives_our_longest_tunnel_and_drains_as_long
 
 def seconds(text: str) -> float:
     return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
+
+
+def test_the_health_check_of_haproxy_notices_a_leaving_router_within_its_drain():
+    (line,) = re.findall(
+        r"check inter (\d+s) fall (\d+)", (EXAMPLES / "haproxy/haproxy.cfg").read_text()
+    )
+
+    assert seconds(line[0]) * int(line[1]) < seconds(TABLE["drain-delay"].default)

@@ -64,6 +64,17 @@ async def test_the_host_of_the_client_arrives_so_that_host_routing_works(front):
     assert lines(told, "host") == [fronts.HOST]
 
 
+async def test_a_client_that_names_the_port_too_is_routed_all_the_same(front):
+    _, at, client = front
+    named = f"{fronts.HOST}:8443"
+
+    status, told = await ask(at, client, "/", headers={"Host": named})
+
+    assert status == 200
+    assert lines(told, "host") == [named], "with its port, for the page's Origin has it too"
+    assert lines(told, "x-forwarded-host") == [named]
+
+
 async def test_routing_and_credential_headers_arrive(front):
     _, at, client = front
     headers = {"X-Sandbox-ID": "box", "X-Sandbox-Namespace": "team-a", "Authorization": "Bearer t"}

