@@ -25,6 +25,7 @@ class Outcome:
         "error_reason",
         "first_byte_s",
         "is_tunnel",
+        "key_id",
         "method",
         "namespace",
         "path",
@@ -35,6 +36,7 @@ class Outcome:
         "sandbox",
         "started_at",
         "status",
+        "token_id",
         "total_s",
         "trace",
         "traceparent",
@@ -61,6 +63,9 @@ class Outcome:
         self.port = 0
         self.pod_uid = ""
         self.principal = ""
+        self.token_id = ""
+        """Who called, where the subject doesn't say it: the token's `jti`; and the `kid` of the key that verified it."""
+        self.key_id = ""
         self.authz = ""
         """`allowed`, `denied`, `unauthenticated`, `unavailable` or "" (not reached)."""
         self.upstream_error = ""

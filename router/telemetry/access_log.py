@@ -56,8 +56,7 @@ class AccessLog:
         max_pending_bytes: int = 8 * 1024 * 1024,
         is_shared: bool = True,
     ) -> None:
-        """`is_shared`: other processes write to the same sink."""
-        """`log_format` is `json` or `text`."""
+        """`log_format` is `json` or `text`; `is_shared` says that other processes write to the same sink."""
         self._writer = LineWriter(sink, max_pending_bytes=max_pending_bytes, is_shared=is_shared)
         self._gathered: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -144,6 +143,10 @@ class AccessLog:
             "retries": outcome.retries,
             "upstream_error": outcome.upstream_error,
         }
+        if outcome.token_id:
+            facts["token_id"] = outcome.token_id
+        if outcome.key_id:
+            facts["key_id"] = outcome.key_id
         if outcome.error_reason:
             facts["error_reason"] = outcome.error_reason
         return facts
