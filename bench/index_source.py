@@ -1,4 +1,7 @@
-"""The API server of a large simulated cluster: `python -m bench.index_source COUNT CERTIFICATE`. It prints its port."""
+"""The API server of a large simulated cluster: `python -m bench.index_source COUNT CERTIFICATE stream|pages`.
+
+It prints its port. With `pages` it refuses to send lists as streams, as before Kubernetes 1.32.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import socket
 import ssl
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import uvloop
@@ -16,13 +20,19 @@ from bench.index_objects import FIRST_CHURNING, FLIPPING, Step, pod, sandbox
 
 TICK_S = 0.01
 FLIP_INTERVAL_S = 0.1
+OBJECTS_AT_ONCE = 50
+
+Item = Callable[[int], bytes]
+"""Makes the object of a number as JSON, b"" when there is none."""
+Follow = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 
 
 class Source:
     """Serves lists and watches; sends events at the rate that /control sets."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, streams: bool) -> None:
         self.count = count
+        self.streams = streams
         self.version = 1_000_000_000
         self.rate = 0.0
         self.sent = 0
@@ -33,28 +43,23 @@ class Source:
         self._next = FIRST_CHURNING
         self._watch: web.StreamResponse | None = None
         self._owed = 0.0
+        self._backlog: list[bytes] | None = None
+        """Events that came while the list was streamed."""
 
     async def pods(self, request: web.Request) -> web.StreamResponse:
-        if "watch" in request.query:
-            return await self._watched(request)
-        return self._page(
-            request,
-            lambda number: (
-                b""
-                if self._step[number] is Step.GONE
-                else pod(number, self._life[number], self._step[number], self.version)
-            ),
-        )
+        return await self._served(request, self._pod, self._until_closed)
 
     async def sandboxes(self, request: web.Request) -> web.StreamResponse:
-        if "watch" in request.query:
-            return await self._quiet(request)
-        return self._page(request, lambda number: sandbox(number, self.version))
+        return await self._served(
+            request, lambda number: sandbox(number, self.version), self._bookmarks
+        )
 
     async def claims(self, request: web.Request) -> web.StreamResponse:
-        if "watch" in request.query:
-            return await self._quiet(request)
-        return _list(b"", self.version, 0)
+        return await self._served(request, lambda number: b"", self._bookmarks)
+
+    def _pod(self, number: int) -> bytes:
+        step = self._step[number]
+        return b"" if step is Step.GONE else pod(number, self._life[number], step, self.version)
 
     async def control(self, request: web.Request) -> web.Response:
         """Sets the rate, or expires the watch, or sends a number of events as fast as they are taken."""
@@ -94,7 +99,9 @@ class Source:
     async def _send(self, lines: bytes) -> None:
         """Sends events to the watch; without one they are in the next list."""
         try:
-            if self._watch is not None:
+            if self._backlog is not None:
+                self._backlog.append(lines)
+            elif self._watch is not None:
                 await self._watch.write(lines)
         except ConnectionError:
             self._watch = None
@@ -131,26 +138,54 @@ class Source:
         items = [made for number in range(start, end) if (made := item(number))]
         return _list(b",".join(items), self.version, end if end < self.count else 0)
 
-    async def _watched(self, request: web.Request) -> web.StreamResponse:
+    async def _served(self, request: web.Request, item: Item, follow: Follow) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return self._page(request, item)
+        if "sendInitialEvents" in request.query and not self.streams:
+            return web.json_response({"code": 422, "reason": "Invalid"}, status=422)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        self._watch = response
+        is_followed = follow == self._until_closed
+        self._watch = response if is_followed else self._watch
+        if "sendInitialEvents" in request.query:
+            await self._stream(response, item, is_followed=is_followed)
         try:
-            while request.transport is not None and not request.transport.is_closing():
-                await asyncio.sleep(0.2)
+            await follow(request, response)
         finally:
             if self._watch is response:
                 self._watch = None
         return response
 
-    async def _quiet(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
+    async def _stream(self, response: web.StreamResponse, item: Item, *, is_followed: bool) -> None:
+        """Sends the whole list, then what changed meanwhile, then the mark of the list's end."""
+        if is_followed:
+            self._backlog = []
+        for start in range(0, self.count, OBJECTS_AT_ONCE):
+            numbers = range(start, min(self.count, start + OBJECTS_AT_ONCE))
+            made = (item(number) for number in numbers)
+            await response.write(
+                b"".join(b'{"type":"ADDED","object":%s}\n' % each for each in made if each)
+            )
+            await asyncio.sleep(0)
+        if is_followed:
+            backlog, self._backlog = self._backlog or [], None
+            await response.write(b"".join(backlog))
+        await response.write(_bookmark(self.version, ends_list=True))
+
+    async def _until_closed(self, request: web.Request, response: web.StreamResponse) -> None:
         while request.transport is not None and not request.transport.is_closing():
-            bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n'
-            await response.write(bookmark % self.version)
+            await asyncio.sleep(0.2)
+
+    async def _bookmarks(self, request: web.Request, response: web.StreamResponse) -> None:
+        while request.transport is not None and not request.transport.is_closing():
+            await response.write(_bookmark(self.version))
             await asyncio.sleep(1.0)
-        return response
+
+
+def _bookmark(version: int, *, ends_list: bool = False) -> bytes:
+    mark = b',"annotations":{"k8s.io/initial-events-end":"true"}' if ends_list else b""
+    metadata = b'{"resourceVersion":"%d"%s}' % (version, mark)
+    return b'{"type":"BOOKMARK","object":{"metadata":%s}}\n' % metadata
 
 
 def _list(items: bytes, version: int, next_page: int) -> web.Response:
@@ -159,8 +194,8 @@ def _list(items: bytes, version: int, next_page: int) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-async def main(count: int, certificate: str) -> None:
-    source = Source(count)
+async def main(count: int, certificate: str, way: str) -> None:
+    source = Source(count, streams=way == "stream")
     app = web.Application()
     app.router.add_get("/api/v1/pods", source.pods)
     app.router.add_get("/apis/agents.x-k8s.io/v1beta1/sandboxes", source.sandboxes)
@@ -178,4 +213,4 @@ async def main(count: int, certificate: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), sys.argv[2]))
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))

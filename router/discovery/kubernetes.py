@@ -12,11 +12,15 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from router.discovery.claims import ClaimRecord, parse_claim
+from router.discovery.history import HistoryCheck, Watch
 from router.discovery.objects import EXTENSIONS_GROUP, SANDBOX_GROUP
+from router.discovery.pace import Pace
 from router.discovery.pods import NAME_HASH_LABEL, PodRecord
-from router.discovery.reflector import List, Pace, Reflector, Resource
+from router.discovery.recovery import Recovery
+from router.discovery.reflector import Reflector, Resource
 from router.discovery.sandboxes import SandboxRecord, parse_sandbox
 from router.discovery.settled_heap import SettledHeap
+from router.discovery.streamed_list import List
 from router.discovery.table import SandboxTable
 from router.kube.api_client import JsonObject, KubernetesApi
 from router.routing.endpoint import Endpoint, SandboxRef
@@ -94,6 +98,7 @@ class KubernetesDiscovery:
         self._clock = clock
         self._table = SandboxTable(index=index, on_retired=on_retired)
         self._heap = SettledHeap()
+        self._recovery = Recovery()
         self._records_seen = 0
         self._has_new_list = False
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
@@ -108,6 +113,8 @@ class KubernetesDiscovery:
                 tasks.create_task(scope.sandboxes.run(), name=f"watch {scope.sandboxes}")
                 tasks.create_task(scope.claims.run(), name=f"watch {scope.claims}")
                 tasks.create_task(_run_pods(scope), name=f"watch {scope.pods}")
+            for check in self._history_checks():
+                tasks.create_task(check.run(), name=f"{check}")
             tasks.create_task(self._keep_house(), name="freshness and memory of the table")
 
     def reflectors(
@@ -154,6 +161,16 @@ class KubernetesDiscovery:
     def notes_about(self, ref: SandboxRef) -> tuple[str, ...]:
         """Returns what stands out about the sandbox of this name."""
         return self._table.notes(ref)
+
+    def _history_checks(self) -> list[HistoryCheck]:
+        """Returns one for each resource: each may live in a store of its own."""
+        by_resource: dict[str, list[Watch]] = {}
+        for reflector in self.reflectors():
+            by_resource.setdefault(reflector.resource.name, []).append(reflector)
+        return [
+            HistoryCheck(watches=watches, interval_s=self._pace.history_check_s)
+            for watches in by_resource.values()
+        ]
 
     def _scope(self, namespace: str | None) -> Scope:
         table = self._table
@@ -208,6 +225,7 @@ class KubernetesDiscovery:
             pace=self._pace,
             on_list=self._settle,
             restarts=self.watch_restarts,
+            recovery=self._recovery,
             clock=self._clock,
         )
 

@@ -8,72 +8,32 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-import orjson
-
-from router.discovery.backoff import Backoff
-from router.discovery.objects import section, text
+from router.discovery.history import went_back
+from router.discovery.objects import section, version
+from router.discovery.pace import Pace
+from router.discovery.paged_list import PagedList
+from router.discovery.recovery import Recovery
+from router.discovery.retries import Retries
+from router.discovery.streamed_list import List, Store, StreamedList, apply_event
+from router.discovery.turns import Turns
+from router.discovery.watch_events import read_event
 from router.discovery.watch_lines import BrokenWatchError, LineSplitter
 from router.kube.api_client import ApiError, JsonObject, KubernetesApi
 
 logger = logging.getLogger("sandbox_router.discovery")
 
-LONGEST_REST_S = 0.05
-EVENTS_AT_ONCE = 32
-"""After so many, about 2 ms, a burst lets the requests go on."""
+REST_SHARE = 0.5
+"""While requests are served, a list rests half as long as it works."""
+NO_STREAMING = frozenset({400, 405, 406, 415, 422, 501})
+"""How servers refuse to send a list as a stream: before 1.27, or with that feature off, it is 422."""
+BROKEN_STREAMS = 2
+"""After so many streamed lists without an end, the next one comes in pages."""
 
 Record = TypeVar("Record")
-Taken = TypeVar("Taken", contravariant=True)
-
-
-class List(Protocol[Taken]):
-    """Where the objects of one complete list go; nothing takes effect before commit()."""
-
-    def add(self, record: Taken) -> None:
-        """Takes one object."""
-
-    def commit(self) -> None:
-        """Puts the list in place of all that was known."""
-
-    def __len__(self) -> int:
-        """Returns how many objects were added."""
-        ...
-
-
-class Store(Protocol[Taken]):
-    """What a Reflector fills. Calls come in the order of the server's events and never overlap."""
-
-    def begin_list(self) -> List[Taken]:
-        """Returns where a new list goes. One that is never committed is dropped."""
-        ...
-
-    def upsert(self, record: Taken) -> None:
-        """Takes an added or modified object."""
-
-    def remove(self, record: Taken) -> None:
-        """Takes a deleted object, as it was last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How patient a Reflector is; durations in seconds."""
-
-    page_size: int = 100
-    """Objects a page: decoding one blocks the loop for about 5 ms; ten times as many leave 10 MB of holes in the heap."""
-    read_timeout_s: float = 60.0
-    """Longest silence within a list."""
-    watch_timeout_s: float = 120.0
-    """After this, a third more or less, the server ends a watch. Bookmarks only come when something anywhere has changed, with
-    older etcds every ten minutes: so the end of a quiet watch is what tells that it was alive."""
-    silence_limit_s: float = 180.0
-    """Longest silence of a watch: longer than its timeout, so only a half-open connection reaches it."""
-    first_retry_s: float = 0.25
-    retry_limit_s: float = 30.0
-    short_watch_s: float = 1.0
-    """A watch that ends sooner and brought nothing counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +57,8 @@ class Reflector(Generic[Record]):
     """Runs one list-and-watch and tells how it is going.
 
     `parse` trims an object to its record and raises ValueError for one that can't be read; `on_list` is called after each
-    complete list and each refusal (403, 404); `restarts` counts by resource and reason. While a new list is under way the
-    store keeps what it has.
+    complete list and each refusal (403, 404); `restarts` counts by resource and reason. Where the server can, a list is the
+    beginning of the watch; else it comes in pages. While a new list is under way the store keeps what it has.
     """
 
     def __init__(
@@ -112,6 +72,7 @@ class Reflector(Generic[Record]):
         pace: Pace,
         on_list: Callable[[], None],
         restarts: Counter[tuple[str, str]],
+        recovery: Recovery,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -125,6 +86,8 @@ class Reflector(Generic[Record]):
         """Why it is not watching, for people; "" while all is well."""
         self.last_heard_at: float | None = None
         """Clock time of the last sign that the store is up to date."""
+        self.newest_version = 0
+        """The highest version that list and watch have brought, as a number; 0 when versions are none."""
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -136,11 +99,20 @@ class Reflector(Generic[Record]):
         self._pace = pace
         self._on_list = on_list
         self._restarts = restarts
+        self._recovery = recovery
         self._clock = clock
         self._prefix = resource.prefixes[0]
         self._resource_version = ""
-        self._backoff = Backoff(initial_s=pace.first_retry_s, limit_s=pace.retry_limit_s)
-        self._page_size = pace.page_size
+        self._retries = Retries(pace=pace)
+        self._pages = PagedList(api=api, pace=pace)
+        self._server_streams = True
+        self._broken_streams = 0
+        """Streamed lists in a row that the server began and did not bring to their end."""
+        self._is_away = False
+        self._watching_since: float | None = None
+        self._patience: asyncio.Timeout | None = None
+        self._doubt = ""
+        """Why the watch under way must end: the server's history is another."""
 
     def __repr__(self) -> str:
         return (
@@ -155,198 +127,259 @@ class Reflector(Generic[Record]):
     async def run(self) -> None:
         """Lists and watches until cancelled. Never returns, never raises."""
         while True:
+            self._watching_since = None
             try:
-                if not self._resource_version:
-                    await self._list()
-                await self._watch()
-                self._count("ended")
-                self._backoff.reset()
-                continue
+                await self._list_or_watch()
             except ApiError as error:
-                delay_s = self._after(error)
+                await self._after(error)
             except BrokenWatchError as error:
-                self._resource_version = ""
-                delay_s = self._after(ApiError(0, str(error)), "bad_event")
+                await self._after(ApiError(0, str(error)), is_garbage=True)
             except Exception as error:  # the loop's boundary: one bad object must not end discovery
                 logger.exception("watch failed", extra={"fields": self._fields()})
-                self._resource_version = ""
-                delay_s = self._after(ApiError(0, f"{type(error).__name__}: {error}"), "bad_event")
-            self.phase = Phase.WAITING
-            await asyncio.sleep(delay_s)
+                reason = f"{type(error).__name__}: {error}"
+                await self._after(ApiError(0, reason), is_garbage=True)
+
+    async def current_version(self) -> int:
+        """Asks the server for its newest version, 0 when that is no number. Raises ApiError."""
+        page = await self._api.get_json(
+            self._path(self._prefix), {"limit": "1"}, read_timeout_s=self._pace.opening_timeout_s
+        )
+        return version(section(page, "metadata"))
+
+    def distrust(self, reason: str) -> None:
+        """Has a new list come next: what was watched is no longer the server's history. Ends the watch under way, if any."""
+        self._resource_version = ""
+        if self._patience is not None and self.phase is Phase.WATCHING:
+            self._doubt = reason
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     # --- list -------------------------------------------------------------------------------
 
-    async def _list(self) -> None:
-        """Fills the store from a consistent list and notes its version, from which the watch goes on."""
+    async def _list_or_watch(self) -> None:
+        """Takes the next step: a list in pages; or a watch, which may bring the list itself, until the server ends it."""
+        if self._resource_version:
+            await self._follow(self._prefix, {"resourceVersion": self._resource_version}, None)
+        elif self._server_streams and self._broken_streams < BROKEN_STREAMS:
+            await self._list(self._stream)
+        else:
+            await self._list(self._page_through)
+
+    async def _list(self, way: Callable[[str], Awaitable[None]]) -> None:
+        """Lists from each API version that may serve the resource, the last good one first."""
         self.phase = Phase.LISTING
-        self.lists += 1
+        others = [prefix for prefix in self.resource.prefixes if prefix != self._prefix]
+        for prefix in (self._prefix, *others):
+            try:
+                return await way(prefix)
+            except ApiError as error:
+                if error.status != 404 or self._resource_version:
+                    raise
+                not_served = error
+        raise not_served
+
+    async def _stream(self, prefix: str) -> None:
+        """Has the watch begin with the list (KEP-3157), of the newest state: never an older one than was seen before."""
+        initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        try:
+            await self._follow(prefix, initial, StreamedList(self._store))
+        except ApiError as error:
+            if error.status not in NO_STREAMING or self._resource_version:
+                raise
+            self._server_streams = False
+
+    async def _page_through(self, prefix: str) -> None:
         listing = self._store.begin_list()
-        metadata = await self._first_page(listing)
-        while text(metadata, "continue"):
-            metadata = await self._page(self._prefix, listing, text(metadata, "continue"))
-        if not text(metadata, "resourceVersion"):
+
+        def take(item: JsonObject) -> None:
+            record = self._read(item)
+            if record is not None:
+                listing.add(record)
+
+        at = await self._pages.read(
+            self._path(prefix),
+            self._params(),
+            take=take,
+            on_answer=self._answered,
+            # Twice: decoding a page, which it doesn't see, takes about as long again.
+            rest_share=2 * REST_SHARE if self.is_complete else 0.0,
+        )
+        self._commit(listing, at, prefix)
+
+    def _commit(self, listing: List[Record] | StreamedList[Record], at: str, prefix: str) -> None:
+        """Makes a complete list the store's content and notes its version, from which the watch goes on."""
+        if not at:
             raise ApiError(0, "the list has no resourceVersion")
         listed = len(listing)
         listing.commit()
-        self._resource_version = text(metadata, "resourceVersion")
-        self._page_size = self._pace.page_size
+        self._resource_version = at
+        self.newest_version = version({"resourceVersion": at})
+        self._prefix = prefix
+        self._broken_streams = 0
+        self.lists += 1
         self.is_complete = True
         self.refusal = None
         self._heard()
         logger.info("listed", extra={"fields": {**self._fields(), "objects": listed}})
         self._on_list()
 
-    async def _first_page(self, listing: List[Record]) -> JsonObject:
-        """Asks each API version that may serve the resource, the last good one first. Returns the page's metadata."""
-        others = [prefix for prefix in self.resource.prefixes if prefix != self._prefix]
-        for prefix in (self._prefix, *others):
-            try:
-                metadata = await self._page(prefix, listing, "")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                not_served = error
-            else:
-                self._prefix = prefix
-                return metadata
-        raise not_served
-
-    async def _page(self, prefix: str, listing: List[Record], continue_token: str) -> JsonObject:
-        """Adds one page to `listing` and returns its metadata.
-
-        Without a resourceVersion, which means the newest state: never an older one than was seen before.
-        """
-        params = self._params()
-        params["limit"] = str(self._page_size)
-        if continue_token:
-            params["continue"] = continue_token
-        try:
-            page = await self._api.get_json(
-                self._path(prefix), params, read_timeout_s=self._pace.read_timeout_s
-            )
-        except ApiError as error:
-            if error.is_expired:
-                # The list took longer than the server keeps history: fewer, larger pages.
-                self._page_size *= 4
-            raise
-        began_at = self._clock()
-        for record in self._parsed(page.get("items") or ()):
-            listing.add(record)
-            self.records += 1
-        if self.is_complete:
-            # Requests are being served meanwhile: rest as long as the page took, decoding (about as much again) included.
-            await asyncio.sleep(min(LONGEST_REST_S, 2 * (self._clock() - began_at)))
-        return section(page, "metadata")
-
-    def _parsed(self, items: Iterable[JsonObject]) -> Iterator[Record]:
-        for item in items:
-            try:
-                yield self._parse(item)
-            except ValueError as error:
-                self._skip(error)
-
     # --- watch ------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        """Follows the events from the noted version until the server ends the watch. Raises ApiError."""
+    async def _follow(
+        self, prefix: str, start: dict[str, str], listing: StreamedList[Record] | None
+    ) -> None:
+        """Follows the events from `start`, the list first where one is wanted, until the server ends it. Raises ApiError."""
         pace = self._pace
-        params = self._params()
-        params |= {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": self._resource_version,
-            "timeoutSeconds": str(max(1, round(pace.watch_timeout_s * random.uniform(0.67, 1.33)))),  # noqa: S311
-        }
-        self.watches += 1
-        started_at = self._clock()
-        before = self.events
-        lines = LineSplitter()
-        async with self._api.stream(
-            "GET", self._path(self._prefix), params, read_timeout_s=pace.silence_limit_s
-        ) as response:
-            self.phase = Phase.WATCHING
-            self._heard()
-            async for piece in response.content.iter_any():
-                for number, line in enumerate(lines.feed(piece), start=1):
-                    self._take(line)
-                    if number % EVENTS_AT_ONCE == 0:
-                        await asyncio.sleep(0)
-                self._heard()
+        timeout_s = max(1, round(pace.watch_timeout_s * random.uniform(0.67, 1.33)))  # noqa: S311
+        params = self._params() | {"watch": "true", "allowWatchBookmarks": "true"} | start
+        params["timeoutSeconds"] = str(timeout_s)
+        changes, is_answered, self._doubt = 0, False, ""
+        lines, turns = LineSplitter(), Turns()
+        try:
+            async with (
+                asyncio.timeout(pace.opening_timeout_s) as self._patience,
+                self._api.stream(
+                    "GET", self._path(prefix), params, read_timeout_s=pace.silence_limit_s
+                ) as response,
+            ):
+                is_answered = True
+                self.watches += 1
+                self._broken_streams += listing is not None  # until it is complete
+                self._opened(is_list=listing is not None)
+                async for piece in response.content.iter_any():
+                    turns.begin()
+                    for line in lines.feed(piece):
+                        if listing is None:
+                            changes += self._take(line)
+                        elif self._take_listed(line, listing, prefix):
+                            listing = None
+                        if turns.is_over:
+                            is_list = listing is not None and self.is_complete
+                            await turns.rest(REST_SHARE if is_list else 0.0)
+                    turns.end()
+                    self._opened(is_list=listing is not None)
+        except TimeoutError as error:
+            raise self._out_of_patience(is_answered) from error
+        finally:
+            self._patience = None
         if lines.pending_bytes:
             raise ApiError(0, "the watch was cut in the middle of an event")
-        if self.events == before and self._clock() - started_at < pace.short_watch_s:
+        if listing is not None:
+            raise ApiError(0, "the watch ended before the list that it began with was complete")
+        if not changes and self._stood_s() < pace.short_watch_s:
             raise ApiError(0, "the watch ended at once")
+        self._count("ended")
+        self._retries.went_well()
 
-    def _take(self, line: bytes) -> None:
-        """Applies one event. Raises ApiError for an ERROR event, BrokenWatchError for what is no event."""
-        try:
-            event = orjson.loads(line)
-            kind, item = event["type"], event["object"]
-            if kind == "ERROR":
-                raise ApiError.of_status(0, item)
-            new_version = text(section(item, "metadata"), "resourceVersion")
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise BrokenWatchError(f"the watch sent something that is no event: {error}") from error
-        if kind != "BOOKMARK":
-            self._apply(kind, item)
+    def _opened(self, *, is_list: bool) -> None:
+        """Notes a sign of life: only silence ends it from now on, sooner while a list is awaited."""
+        assert self._patience is not None
+        self._answered()
+        if is_list:
+            now = asyncio.get_running_loop().time()
+            self._patience.reschedule(now + self._pace.marker_timeout_s)
+            return
+        if self._watching_since is None:
+            self._watching_since = self._clock()
+            self.phase = Phase.WATCHING
+            self._patience.reschedule(None)
+        self._heard()
+
+    def _take_listed(self, line: bytes, listing: StreamedList[Record], prefix: str) -> bool:
+        """Adds one object to a streamed list. Returns True when that was the list's end."""
+        event = read_event(line)
+        if event.ends_list:
+            self._commit(listing, event.version, prefix)
+            return True
+        record = None if event.kind == "BOOKMARK" else self._read(event.item)
+        if record is not None:
+            listing.take(event.kind, record)
+        return False
+
+    def _take(self, line: bytes) -> bool:
+        """Applies one event. Returns True when it was a change. Raises ApiError for an ERROR event."""
+        kind, item, at = read_event(line)
+        number = int(at) if at.isascii() and at.isdigit() else 0
+        is_change = kind != "BOOKMARK"
+        if is_change:
+            record = self._read(item)
+            if record is not None:
+                apply_event(self._store, kind, record)
+            self._retries.went_well()
+        elif 0 < number < self.newest_version:
+            raise ApiError(410, went_back(number, self.newest_version), reason="Expired")
         self.events += 1
-        self._resource_version = new_version or self._resource_version
-        self._backoff.reset()
+        self.newest_version = max(self.newest_version, number)
+        self._resource_version = at or self._resource_version
+        return is_change
 
-    def _apply(self, kind: str, item: JsonObject) -> None:
+    def _read(self, item: JsonObject) -> Record | None:
         try:
             record = self._parse(item)
         except ValueError as error:
-            self._skip(error)
-            return
+            logger.warning(
+                "object skipped", extra={"fields": {**self._fields(), "reason": str(error)}}
+            )
+            return None
         self.records += 1
-        if kind == "DELETED":
-            self._store.remove(record)
-        elif kind in ("ADDED", "MODIFIED"):
-            self._store.upsert(record)
+        return record
 
     # --- what went wrong --------------------------------------------------------------------
 
-    def _after(self, error: ApiError, kind: str = "") -> float:
-        """Decides what follows a failure. Returns the seconds to wait before it."""
-        self._count(kind or error.kind)
-        if (
-            error.is_expired
-            or error.status == 404
-            or (error.status and self._backoff.failures >= 5)
-        ):
-            # Also when the server answers, but to this version never well. While it can't be reached at all, the version
-            # is kept: so a restart of the server is not followed by everybody's lists.
-            self._resource_version = ""
+    def _out_of_patience(self, is_answered: bool) -> ApiError:
+        """Returns the error that stands for the deadline that is over: a doubt's, the opening's, or a streamed list's."""
+        if self._doubt:
+            return ApiError(410, self._doubt, reason="Expired")
+        if is_answered:
+            self._server_streams = False
+            return ApiError(0, "the end of a streamed list was not marked", reason="Timeout")
+        return ApiError(0, "the watch was not answered", reason="Timeout")
+
+    async def _after(self, error: ApiError, *, is_garbage: bool = False) -> None:
+        """Does what follows an end that was not the server's orderly one, and waits for as long as that asks for."""
+        self._is_away = error.status == 0 or error.status >= 500
         if error.status in (403, 404):
             self.refusal = error
             self._on_list()
-        delay_s = self._backoff.next_s(at_least_s=error.retry_after_s)
-        is_told = self.problem == str(error)
+        retry = self._retries.after(error, stood_s=self._stood_s(), is_garbage=is_garbage)
+        if retry.needs_list:
+            self._resource_version = ""
+        # What cuts quiet connections all day, a load balancer, is no failure to be counted and alerted on.
+        is_cut = not retry.delay_s and error.kind == "connection"
+        self._count("ended" if is_cut else "bad_event" if is_garbage else error.kind)
+        self._tell(error, retry.delay_s)
+        if not retry.delay_s:
+            return
         self.problem = str(error)
-        logger.log(
-            logging.DEBUG if is_told else logging.INFO if error.is_expired else logging.WARNING,
-            "watch interrupted",
-            extra={
-                "fields": {
-                    **self._fields(),
-                    "status": error.status,
-                    "reason": error.message,
-                    "retry_in_s": round(delay_s, 3),
-                }
-            },
-        )
-        return delay_s
+        self.phase = Phase.WAITING
+        if self._is_away and not error.retry_after_s:
+            await self._recovery.wait(retry.delay_s)
+        else:
+            await asyncio.sleep(retry.delay_s)
 
-    def _skip(self, error: ValueError) -> None:
-        logger.warning("object skipped", extra={"fields": {**self._fields(), "reason": str(error)}})
+    def _tell(self, error: ApiError, delay_s: float) -> None:
+        """Logs an end: loudly once, and not at all loudly when it was none that matters."""
+        level = logging.INFO if error.is_expired else logging.WARNING
+        if not delay_s or self.problem == str(error):
+            level = logging.DEBUG
+        fields = {"status": error.status, "reason": error.message, "retry_in_s": round(delay_s, 3)}
+        logger.log(level, "watch interrupted", extra={"fields": {**self._fields(), **fields}})
 
-    def _count(self, reason: str) -> None:
-        self._restarts[self.resource.name, reason] += 1
+    def _stood_s(self) -> float:
+        """Returns for how long the watch that ended, or is under way, has stood."""
+        return 0.0 if self._watching_since is None else self._clock() - self._watching_since
+
+    def _answered(self) -> None:
+        """Notes that the server answers; after an outage the other watches needn't find out one by one."""
+        if self._is_away:
+            self._is_away = False
+            self._recovery.tell()
 
     def _heard(self) -> None:
         self.last_heard_at = self._clock()
         self.problem = ""
+
+    def _count(self, reason: str) -> None:
+        self._restarts[self.resource.name, reason] += 1
 
     # --- requests ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from router.discovery.reflector import Pace
+from router.discovery.pace import Pace
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from router.kube.reviews import KubernetesReviewer

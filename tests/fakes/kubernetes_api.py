@@ -62,6 +62,8 @@ class FakeKubernetes:
     """Bearer tokens that are accepted; none at all means that everybody is let in."""
     server_tls: ssl.SSLContext | None = None
     bookmark_interval_s: float = 60.0
+    streams_lists: bool = False
+    """Lists can be the beginning of a watch, as from Kubernetes 1.32 on."""
     store: ObjectStore = field(default_factory=ObjectStore)
     faults: Faults = field(default_factory=Faults)
     allows: Callable[[User, str, str, str | None], bool] = lambda user, verb, resource, ns: True
@@ -218,6 +220,8 @@ class FakeKubernetes:
             )
         try:
             if call.verb == "watch":
+                if call.request.query.get("sendInitialEvents") and not self.streams_lists:
+                    return failure(422, "sendInitialEvents: Forbidden: for watch", reason="Invalid")
                 return await serve_watch(self.store, self.faults, call, self.bookmark_interval_s)
             if call.verb == "list":
                 return await self._list(call)

@@ -65,6 +65,12 @@ class Faults:
     """A watch from too old a version is refused with HTTP 410, not with an ERROR event."""
     lists_stall: bool = False
     """Lists begin an answer and never end it."""
+    future_is_silent: bool = False
+    """A watch from a version that the store doesn't know yet is served, silently: as the real server does after a restore."""
+    streams_unmarked: bool = False
+    """The wish for a list at the beginning of a watch is ignored, as before 1.27: objects come, and no mark of the list's end."""
+    cut_streams: int = 0
+    """So many of the next streamed lists end after their first object."""
     watches_stall: bool = False
     """New watches send headers and nothing else."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)

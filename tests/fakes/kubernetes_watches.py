@@ -22,7 +22,7 @@ async def serve_watch(
     query = call.request.query
     asked = query.get("resourceVersion", "")
     position = int(asked or 0)
-    if position > store.version:
+    if position > store.version and not faults.future_is_silent:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         return failure(504, f"Too large resource version: {position}", causes=[cause])
     if faults.expires_by_status and 0 < position < store.compacted:
@@ -34,7 +34,7 @@ async def serve_watch(
     faults.watches.append(watch)
     try:
         with contextlib.suppress(ConnectionError):
-            await _stream(store, call, watch, response, position, bookmark_interval_s)
+            await _stream(store, faults, call, watch, response, position, bookmark_interval_s)
     finally:
         faults.watches.remove(watch)
     return response
@@ -42,6 +42,7 @@ async def serve_watch(
 
 async def _stream(
     store: ObjectStore,
+    faults: Faults,
     call: Call,
     watch: OpenWatch,
     response: web.StreamResponse,
@@ -55,8 +56,13 @@ async def _stream(
     if position == 0 or streams_list:
         found = [i for i in store.items(call.kind, call.namespace) if matches(i)]
         position = store.version
-        await response.write(b"".join(_line("ADDED", call.kind, call.version, i) for i in found))
-    if streams_list:
+        lines = [_line("ADDED", call.kind, call.version, item) for item in found]
+        if streams_list and faults.cut_streams:
+            faults.cut_streams -= 1
+            await response.write(b"".join(lines[:1]))
+            return
+        await response.write(b"".join(lines))
+    if streams_list and not faults.streams_unmarked:
         await response.write(_bookmark(call, position, ends_list=True))
     while time.monotonic() < ends_at and _is_connected(call):
         if watch.is_stalled:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from router.discovery.kubernetes import KubernetesDiscovery
-from router.discovery.reflector import Pace, Phase
+from router.discovery.pace import Pace
+from router.discovery.reflector import Phase
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -25,6 +26,7 @@ FAST = Pace(
     first_retry_s=0.01,
     retry_limit_s=0.05,
     short_watch_s=0.05,
+    relist_jitter_s=0.02,
 )
 
 
@@ -92,10 +94,11 @@ async def discovering(
     *,
     namespaces: tuple[str, ...] = (),
     access: ClusterAccess | None = None,
+    pace: Pace = FAST,
 ) -> AsyncIterator[RunningDiscovery]:
     """Runs discovery against the fake while the block runs."""
     access = access or ClusterAccess(server=api.url)
-    async with discovery_of(access, namespaces=namespaces) as running:
+    async with discovery_of(access, namespaces=namespaces, pace=pace) as running:
         yield running
 
 

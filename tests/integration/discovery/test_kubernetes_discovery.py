@@ -6,19 +6,22 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 
+from router.discovery.reflector import Phase
+from router.discovery.retries import Retries
 from router.kube.cluster_access import ClusterAccess, in_cluster_access
 from router.routing.endpoint import SandboxRef, State
 from tests.fakes.cluster_objects import EXTENSIONS, claim, owner, pod, ready_condition, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes, User
 from tests.fakes.kubernetes_faults import Refusal
 from tests.fakes.kubernetes_store import CLAIMS, PODS, SANDBOXES, JsonObject, Kind
-from tests.fakes.running_discovery import RunningDiscovery, discovering, launch, until
+from tests.fakes.running_discovery import FAST, RunningDiscovery, discovering, launch, until
 
 POOL_LABEL = "agents.x-k8s.io/warm-pool-sandbox"
 
@@ -191,13 +194,19 @@ def garble(api: FakeKubernetes) -> None:
     api.store.wake_watches()
 
 
+def cut_lists(api: FakeKubernetes) -> None:
+    api.faults.cut_streams = 2
+    expire(api)
+
+
+@pytest.mark.parametrize("streams_lists", [False, True])
 @pytest.mark.parametrize(
-    "fault", [cut, truncate, stall, expire, expire_by_status, throttle, garble]
+    "fault", [cut, truncate, stall, expire, expire_by_status, throttle, garble, cut_lists]
 )
 async def test_whatever_happens_to_the_watches_the_table_ends_right_and_serves_meanwhile(
-    fault: Callable[[FakeKubernetes], None],
+    fault: Callable[[FakeKubernetes], None], streams_lists: bool
 ) -> None:
-    async with FakeKubernetes(bookmark_interval_s=0.2) as api:
+    async with FakeKubernetes(bookmark_interval_s=0.2, streams_lists=streams_lists) as api:
         for number in range(20):
             launch(api, f"box-{number}", address=f"10.0.0.{number}")
         async with discovering(api) as running:
@@ -243,6 +252,45 @@ async def test_an_hour_without_the_api_server_leaves_known_sandboxes_alone() -> 
             await follow(running, "next", State.READY)
             await until(lambda: running.discovery.notes() == [])
             await until(lambda: not running.index.is_stale(1.0))
+
+
+async def test_a_store_restored_in_silence_is_noticed_and_the_table_is_the_restored_ones() -> None:
+    async with FakeKubernetes() as api:
+        launch(api, "kept")
+        launch(api, "made-after-the-backup", address="10.0.0.2")
+        pace = replace(FAST, silence_limit_s=600.0, history_check_s=0.2)
+        async with discovering(api, pace=pace) as running:
+            await running.until_ready()
+            await running.until_watching()
+
+            api.faults.future_is_silent = True
+            api.store = type(api.store)(first_version=5)
+            launch(api, "kept", address="10.0.0.3")
+
+            await until(lambda: running.found("kept") == (State.READY, "10.0.0.3"))
+            await follow(running, "made-after-the-backup", None)
+            assert running.discovery.watch_restarts["pods", "expired"] == 1
+
+
+async def test_after_an_outage_all_three_watches_come_back_together() -> None:
+    async with FakeKubernetes() as api:
+        launch(api, "box")
+        async with discovering(api, pace=replace(FAST, retry_limit_s=600.0)) as running:
+            await running.until_ready()
+            await running.until_watching()
+            patient, *others = running.discovery.reflectors()
+            async with api.away():
+                for reflector in others:
+                    # As after an hour: their next tries are minutes away.
+                    reflector._retries = Retries(pace=replace(FAST, first_retry_s=1200.0))
+                await until(
+                    lambda: all(
+                        each.phase is Phase.WAITING for each in running.discovery.reflectors()
+                    )
+                )
+                assert patient.phase is Phase.WAITING
+
+            await running.until_watching()
 
 
 async def test_a_service_accounts_token_rotates_under_a_running_watch(tmp_path: Path) -> None:

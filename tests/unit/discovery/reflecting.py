@@ -10,7 +10,9 @@ from typing import Any
 
 from router.discovery.listing import Listing
 from router.discovery.objects import identity
-from router.discovery.reflector import Pace, Phase, Reflector, Resource
+from router.discovery.pace import Pace
+from router.discovery.recovery import Recovery
+from router.discovery.reflector import Phase, Reflector, Resource
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import pod, sandbox
@@ -25,6 +27,7 @@ PACE = Pace(
     first_retry_s=0.01,
     retry_limit_s=0.05,
     short_watch_s=0.05,
+    relist_jitter_s=0.02,
 )
 POD_RESOURCE = Resource("pods", ("/api/v1",), label_selector="agents.x-k8s.io/sandbox-name-hash")
 SANDBOX_RESOURCE = Resource(
@@ -74,6 +77,7 @@ class Watching:
             "pace": PACE,
             "on_list": self._told,
             "restarts": self.restarts,
+            "recovery": Recovery(),
         }
         self.reflector: Reflector[str] = Reflector(**(arguments | change))
 
@@ -98,8 +102,10 @@ async def until(is_true: Callable[[], bool], timeout_s: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def watching(*pods: str, **change: Any) -> AsyncIterator[Watching]:
-    async with FakeKubernetes(bookmark_interval_s=0.1) as api:
+async def watching(
+    *pods: str, streams_lists: bool = False, **change: Any
+) -> AsyncIterator[Watching]:
+    async with FakeKubernetes(bookmark_interval_s=0.1, streams_lists=streams_lists) as api:
         for name in pods:
             api.store.create(PODS, pod(name, of=sandbox(name)))
         async with running(api, **change) as watch:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from router.discovery.reflector import Pace
+from router.discovery.pace import Pace
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import pod, sandbox

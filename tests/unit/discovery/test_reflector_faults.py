@@ -1,20 +1,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from dataclasses import replace
 
 import pytest
 
+from router.discovery.history import HistoryCheck
+from router.discovery.recovery import Recovery
 from router.discovery.reflector import Phase
 from tests.fakes.cluster_objects import pod, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.kubernetes_store import PODS
 from tests.unit.discovery.reflecting import (
+    PACE,
     add,
     running,
     until,
     watching,
 )
+
+BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9999"}}}\n'
 
 
 @pytest.mark.parametrize("by_status", [False, True])
@@ -38,6 +45,118 @@ async def test_an_expired_version_leads_to_one_new_list_and_an_atomic_replacemen
             ("replace", ["b", "c", "d"]),
         ]
         assert watch.restarts["pods", "expired"] == 1
+
+
+async def test_a_quiet_watch_that_stood_is_resumed_at_once_each_time_it_is_cut() -> None:
+    # As an idle load balancer does all day: were it a failure, the waits would grow to 20 s.
+    pace = replace(PACE, first_retry_s=20.0, retry_limit_s=20.0, short_watch_s=0.0)
+    async with watching("a", pace=pace) as watch:
+        for number in range(6):
+            await watch.until_watching()
+            watch.api.faults.cut()
+            add(watch, f"n{number}")
+            await until(lambda number=number: f"n{number}" in watch.store.names)  # type: ignore[misc]
+
+        assert watch.lists() == 1
+        assert watch.restarts == {("pods", "ended"): 6}
+
+
+async def test_a_watch_that_stood_and_is_cut_is_neither_a_problem_nor_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with watching("a", pace=replace(PACE, short_watch_s=0.0)) as watch:
+        await watch.until_watching()
+        watches = watch.reflector.watches
+        watch.api.faults.cut()
+        await until(lambda: watch.reflector.watches > watches)
+
+        assert watch.reflector.problem == ""
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_watch_that_waits_out_an_outage_comes_back_with_the_first_that_gets_through() -> (
+    None
+):
+    recovery = Recovery()
+    async with watching("a", recovery=recovery) as quick:
+        patient = replace(PACE, first_retry_s=600.0, retry_limit_s=600.0)
+        async with running(quick.api, recovery=recovery, pace=patient) as slow:
+            await quick.until_watching()
+            await until(lambda: slow.reflector.phase is Phase.WATCHING)
+            async with quick.api.away():
+                await until(lambda: slow.reflector.phase is Phase.WAITING)
+                await until(lambda: quick.reflector.phase is Phase.WAITING)
+            add(quick, "b")
+
+            await slow.until_names("a", "b")
+
+
+async def test_a_wait_that_the_server_asked_for_is_not_cut_short_by_others() -> None:
+    recovery = Recovery()
+    async with FakeKubernetes() as api:
+        with api.faults.refusing(503, times=1, retry_after_s=1):
+            async with running(api, recovery=recovery) as watch:
+                await until(lambda: watch.reflector.phase is Phase.WAITING)
+                for _ in range(20):
+                    recovery.tell()
+                    await asyncio.sleep(0.01)
+                assert watch.reflector.phase is Phase.WAITING
+
+
+async def test_bookmarks_of_a_watch_that_ends_at_once_again_and_again_are_no_progress() -> None:
+    async with watching("a", pace=replace(PACE, short_watch_s=600.0)) as watch:
+        await watch.until_watching()
+        for number in range(3):
+            await watch.until_watching()
+            before = watch.restarts["pods", "connection"]
+            watch.api.faults.open()[0].raw = BOOKMARK
+            watch.api.store.wake_watches()
+            await until(lambda: watch.reflector.events > number)  # noqa: B023
+            watch.api.faults.cut()
+            await until(lambda: watch.restarts["pods", "connection"] > before)  # noqa: B023
+
+        assert "failures=3" in repr(watch.reflector._retries)
+
+
+async def test_a_bookmark_from_before_what_was_seen_is_another_history() -> None:
+    async with watching("a") as watch:
+        await watch.until_watching()
+        watch.api.faults.open()[0].raw = BOOKMARK.replace(b"9999", b"12")
+        watch.api.store.wake_watches()
+
+        await until(lambda: watch.reflector.lists == 2)
+        assert watch.restarts["pods", "expired"] == 1
+
+
+async def test_a_restore_in_silence_is_found_out_by_asking_and_listed_again() -> None:
+    async with watching("a") as watch:
+        await watch.until_watching()
+        watch.api.faults.future_is_silent = True
+        watch.api.store = type(watch.api.store)(first_version=5)
+        watch.api.store.create(PODS, pod("b", of=sandbox("b")))
+        watch.api.faults.cut()
+        await until(lambda: watch.reflector.watches == 2)
+        # The watch stands and says nothing; and it would stand like that for hours.
+        assert watch.store.names == {"a"}
+
+        await HistoryCheck(watches=[watch.reflector], interval_s=1.0).look()
+
+        await watch.until_names("b")
+        await watch.until_watching()
+        assert watch.restarts["pods", "expired"] == 1
+        add(watch, "c")
+        await watch.until_names("b", "c")
+
+
+async def test_a_history_that_went_on_is_not_listed_again() -> None:
+    async with watching("a") as watch:
+        await watch.until_watching()
+        add(watch, "b")
+        await HistoryCheck(watches=[watch.reflector], interval_s=1.0).look()
+        add(watch, "c")
+        await watch.until_names("a", "b", "c")
+
+        assert watch.reflector.lists == watch.reflector.watches == 1
 
 
 async def test_an_expired_event_in_a_running_watch_leads_to_a_new_list() -> None:
