@@ -14,6 +14,7 @@ from router.kube.api_client import KubernetesApi
 from router.proxy.needs import EndpointSource
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
+from router.routing.names import AddressesOnly, Resolver
 from router.routing.source import IndexSource
 from router.settings import Settings
 
@@ -55,6 +56,24 @@ class Sandboxes:
     def known(self) -> Iterator[Endpoint]:
         """Yields every sandbox that can be listed."""
         return iter(self.index if self.index is not None else ())
+
+
+class ClosableResolver(Resolver, Protocol):
+    """A resolver that may have questions under way."""
+
+    async def close(self) -> None:
+        """Gives up what is being asked."""
+
+
+def build_resolver(settings: Settings) -> ClosableResolver:
+    """Returns what finds the addresses behind host names; only a watch knows none."""
+    mode = settings.discovery.discovery
+    if mode == "kubernetes":
+        return AddressesOnly()
+    from router.discovery.name_servers import NameServers  # seven megabytes that a watch can spare
+    from router.discovery.resolver import CachingResolver
+
+    return CachingResolver(ask=NameServers().ask, allow_loopback=mode == "file")
 
 
 def build_sandboxes(

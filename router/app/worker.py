@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
@@ -17,7 +17,8 @@ from typing import Any, Final
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
-from router.app.sandboxes import Sandboxes, build_sandboxes
+from router.app.background import Background, background
+from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
@@ -146,7 +147,7 @@ class Worker:
         """Serves until asked to stop, then drains. Returns the exit code. Raises ValueError, OSError for a bad start."""
         async with contextlib.AsyncExitStack() as resources:
             await self._build(resources)
-            tasks = await resources.enter_async_context(_background())
+            tasks = await resources.enter_async_context(background())
             for run in (self._deadlines.run, self.sandboxes.run, *self.access.runners):
                 tasks.start(run())
             await self._listen(tasks)
@@ -160,12 +161,15 @@ class Worker:
         api = await self._api(resources, settings.discovery.discovery == "kubernetes")
         review_api = await self._api(resources, needs_reviews(settings))
         reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
+        resolver = build_resolver(settings)
+        resources.push_async_callback(resolver.close)
         pool = Pool(
             max_idle=settings.limits.max_idle_upstream,
             idle_timeout_s=settings.limits.upstream_idle_timeout_s,
             connect_timeout_s=settings.time.connect_timeout_s,
             max_head_bytes=settings.limits.max_header_bytes,
             own_listeners=lambda: self._sockets.own,
+            resolver=resolver,
         )
         resources.callback(pool.close)
         self.sandboxes = build_sandboxes(settings, api=api, on_retired=pool.retire)
@@ -318,51 +322,6 @@ class Worker:
         for listener in self._listeners:
             listener.stop()
         self._listeners = []
-
-
-class Background:
-    """The tasks that run as long as the worker; one that fails is a failure of the whole."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-
-    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    async def until(self, event: asyncio.Event) -> None:
-        """Returns when the event is set. Raises what a task failed with, whenever it was started."""
-        wish: asyncio.Task[Any] = asyncio.get_running_loop().create_task(event.wait())
-        try:
-            await asyncio.wait((wish, self._failure), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            wish.cancel()
-        if self._failure.done():
-            raise self._failure.result()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or self._failure.done():
-            return
-        error = task.exception()
-        if error is not None:
-            self._failure.set_result(error)
-
-
-@contextlib.asynccontextmanager
-async def _background() -> AsyncIterator[Background]:
-    background = Background()
-    try:
-        yield background
-    finally:
-        await background.close()
 
 
 def installed_version() -> str:

@@ -51,7 +51,9 @@ def shortfall(
         if parts and (nearest is None or distance < nearest[0]):
             nearest = distance, sourced, parts
     if nearest is None:
-        return "the caller has no grant at all: none in its credential, and no policy rule matches it"
+        return (
+            "the caller has no grant at all: none in its credential, and no policy rule matches it"
+        )
     _, sourced, parts = nearest
     asked = {
         "namespace": names[0].namespace,

@@ -25,6 +25,7 @@ from router.errors import (
 from router.proxy.pool import ConnectFailed
 from router.proxy.wire.trace_context import CONNECT, FIRST_BYTE, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.names import Unresolved
 
 if TYPE_CHECKING:
     from router.proxy.exchange import Exchange
@@ -243,8 +244,10 @@ class _Opening:
         outcome = exchange.outcome
         outcome.upstream_error = failure.reason
         self._failed = (permit.endpoint, failure.detail)
-        if failure.is_unknown_name and not permit.endpoint.uid:
+        if failure.unresolved is Unresolved.UNKNOWN and not permit.endpoint.uid:
             raise SandboxNotFound(reason=failure.detail)  # discovery by DNS: no name, no sandbox
+        if failure.unresolved is Unresolved.REFUSED:
+            raise SandboxUnreachable.of(self._target.ref.name, reason=failure.detail)
         if failure.dead_address:
             evicted = gateway.source.evict(permit.endpoint, failure.dead_address)
             if evicted:

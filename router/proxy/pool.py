@@ -14,8 +14,8 @@ from typing import Final
 from router.auth.authorizer import Permit
 from router.errors import Forbidden, Overloaded
 from router.proxy.upstream import Upstream
-from router.routing.addresses import is_never_a_sandbox
 from router.routing.endpoint import Endpoint
+from router.routing.names import NameNotResolved, Resolver, Unresolved
 
 logger = logging.getLogger("sandbox_router.proxy")
 
@@ -25,7 +25,6 @@ PoolKey = tuple[str, tuple[str, ...], int]
 _FLUSH_S: Final = 30.0
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
-_NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -37,10 +36,15 @@ class ConnectFailed(Exception):
     """
 
     def __init__(
-        self, reason: str, detail: str, *, dead_address: str = "", is_unknown_name: bool = False
+        self,
+        reason: str,
+        detail: str,
+        *,
+        dead_address: str = "",
+        unresolved: Unresolved | None = None,
     ) -> None:
-        self.is_unknown_name = is_unknown_name
-        """True when DNS says that there is no such name."""
+        self.unresolved = unresolved
+        """Why the sandbox's name has no address to dial, where that is what failed."""
         self.reason = reason
         self.detail = detail
         self.dead_address = dead_address
@@ -63,12 +67,14 @@ class Pool:
         connect_timeout_s: float,
         max_head_bytes: int,
         own_listeners: Callable[[], Iterable[tuple[str, int]]],
+        resolver: Resolver,
     ) -> None:
         self._max_idle = max_idle
         self._idle_timeout_s = idle_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self.max_head_bytes = max_head_bytes
         self._own_listeners = own_listeners
+        self._resolver = resolver
         self._idle: dict[PoolKey, list[Upstream]] = {}
         self._open: dict[str, set[Upstream]] = {}
         """Every connection by pod, idle or not, to retire them."""
@@ -184,36 +190,27 @@ class Pool:
         failure = ConnectFailed("connect_error", "the sandbox has no address")
         end = time.monotonic() + limit_s
         for name in endpoint.addresses:
-            for address in await self._resolve(name, port, end):
+            for address in await self._resolve(name, end):
                 try:
                     return await self._dial(endpoint, name, address, port, end)
                 except ConnectFailed as exc:
+                    self._resolver.forget(name)
                     if exc.reason != "connect_timeout" or not failure.dead_address:
                         failure = exc
         raise failure
 
-    async def _resolve(self, name: str, port: int, end: float) -> list[str]:
+    async def _resolve(self, name: str, end: float) -> list[str]:
         try:
             ipaddress.ip_address(name)
         except ValueError:
             pass
         else:
             return [name]
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._limit_s(end)):
-                found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as exc:
-            raise ConnectFailed(
-                "resolve_error",
-                f"{name}: {exc or 'timed out'}",
-                is_unknown_name=isinstance(exc, socket.gaierror) and exc.errno in _NO_SUCH_NAME,
-            ) from exc
-        addresses = [str(info[4][0]) for info in found]
-        for address in addresses:
-            if is_never_a_sandbox(address, allow_loopback=True):
-                raise ConnectFailed("resolve_error", f"{name} resolves to {address}")
-        return addresses
+            deadline = time.monotonic() + self._limit_s(end)
+            return await self._resolver.resolve(name, deadline=deadline)
+        except NameNotResolved as exc:
+            raise ConnectFailed("resolve_error", str(exc), unresolved=exc.why) from exc
 
     async def _dial(
         self, endpoint: Endpoint, name: str, address: str, port: int, end: float

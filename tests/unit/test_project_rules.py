@@ -20,7 +20,12 @@ MAX_LINES = 400
 TASK_STARTERS = ("create_task", "ensure_future")
 
 # Where a class or a function owns tasks without a group, and ends each of them itself.
-TASK_OWNERS = {"router/app/supervisor.py", "router/app/worker.py", "router/tasks.py"}
+TASK_OWNERS = {
+    "router/app/background.py",
+    "router/app/supervisor.py",
+    "router/app/worker.py",
+    "router/tasks.py",
+}
 
 # Where anything that nobody foresaw is caught, logged and answered, so that one request, object or question
 # can't end the rest.

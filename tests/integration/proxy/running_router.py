@@ -21,6 +21,8 @@ from router.auth.mtls import identity_of, parse_xfcc
 from router.auth.policy import CurrentPolicy
 from router.auth.revocation import Revocation
 from router.auth.static import StaticTokenAuthenticator
+from router.discovery.name_servers import NameServers
+from router.discovery.resolver import CachingResolver
 from router.proxy.clients import Clients
 from router.proxy.deadlines import NEVER, Deadlines
 from router.proxy.downstream import Downstream
@@ -83,6 +85,7 @@ class Plan:
     tls: ssl.SSLContext | None = None
     also_own: Sequence[tuple[str, int]] = ()
     host: str = "127.0.0.1"
+    resolver: CachingResolver | None = None
     deadline_interval_s: float = 0.01
 
 
@@ -106,12 +109,14 @@ class RunningRouter:
         self.telemetry = Told(metrics=self.metrics, access_log=self._access_log)
         self.policy = CurrentPolicy()
         self.sockets = bind(Address(plan.host, 0), setting="http-bind")
+        self.resolver = plan.resolver or CachingResolver(ask=NameServers().ask, allow_loopback=True)
         self.pool = Pool(
             max_idle=plan.max_idle,
             idle_timeout_s=plan.idle_timeout_s,
             connect_timeout_s=plan.connect_timeout_s,
             max_head_bytes=plan.limits.max_header_bytes,
             own_listeners=lambda: [*addresses_of(self.sockets), *plan.also_own],
+            resolver=self.resolver,
         )
         self.clients = Clients(
             max_connections=plan.limits.max_connections,
@@ -264,6 +269,7 @@ class RunningRouter:
             await self.tasks.close()
             await self._access_log.close()
             self.pool.close()
+            await self.resolver.close()
             await background.close()
 
     async def emptied(self) -> None:

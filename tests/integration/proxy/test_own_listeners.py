@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.proxy.messages import request
 from tests.integration.proxy.pod import serving
+from tests.integration.proxy.wire import until
 
 ADMIN = ("127.0.0.1", 45_999)
 
@@ -17,9 +18,6 @@ def spellings() -> list[str]:
         "0.0.0.0",
         "::ffff:127.0.0.1",
         "::ffff:7f00:1",
-        "2130706433",
-        "0x7f.1",
-        "127.1",
         *(name for name in sorted(named) if _leads_to_loopback(name)),
     ]
 
@@ -36,6 +34,18 @@ async def test_the_proxy_port_is_not_reached_through_a_sandbox_entry(router, hos
     router.knows(name="self", uid="self", host=host, port=router.address[1])
     told = await router.ask(request(sandbox="self"))
     assert (told.status, told.code) == (403, "forbidden")
+    assert len(router.outcomes) == 1
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "127.1"])
+async def test_an_old_spelling_of_an_address_leads_nowhere(router, host):
+    router.knows(name="self", uid="self", host=host, port=router.address[1])
+    client = await router.connect()
+    client.send(request(sandbox="self"))
+    await until(lambda: router.metric("upstream_retries_total") > 0)
+    router.pass_time(11)
+    told = await client.answer()
+    assert (told.status, told.code) == (502, "sandbox_unreachable")
     assert len(router.outcomes) == 1
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from router.app.sandboxes import Sandboxes, build_sandboxes
+from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.discovery.dns import DnsSource
 from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.names import AddressesOnly, NameNotResolved
 from router.routing.source import IndexSource
 from router.routing.target import Target
 from router.settings import Settings
@@ -122,3 +124,21 @@ def test_an_endpoint_is_current_as_long_as_it_is_the_same_pod(make_settings: Mak
     assert sandboxes.current(before) is before
     sandboxes.index.remove(BOX_A)
     assert sandboxes.current(before) is before
+
+
+@pytest.mark.parametrize(("mode", "is_allowed"), [("file", True), ("dns", False)])
+async def test_only_the_operator_may_name_loopback(
+    make_settings: MakeSettings, mode: str, is_allowed: bool
+) -> None:
+    resolver = build_resolver(make_settings(discovery=mode))
+    answer = resolver.resolve("localhost", deadline=time.monotonic() + 10)
+    if is_allowed:
+        assert "127.0.0.1" in await answer
+    else:
+        with pytest.raises(NameNotResolved, match=r"127\.0\.0\.1"):
+            await answer
+    await resolver.close()
+
+
+def test_a_watch_needs_no_resolver(make_settings: MakeSettings) -> None:
+    assert isinstance(build_resolver(make_settings(discovery="kubernetes")), AddressesOnly)

@@ -14,7 +14,7 @@ import pytest
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
-from router.app.worker import Background, Sockets, Stop, Worker, _limits, installed_version
+from router.app.worker import Sockets, Stop, Worker, _limits, installed_version
 from router.errors import Overloaded
 from router.proxy.deadlines import NEVER
 from router.server.listeners import addresses_of, bind, close_all
@@ -211,69 +211,6 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-# --- tasks in the background ------------------------------------------------------------------
-
-
-async def fails(after: asyncio.Event) -> None:
-    await after.wait()
-    raise ValueError("broken")
-
-
-async def test_a_background_task_that_fails_ends_the_waiting() -> None:
-    background, now = Background(), asyncio.Event()
-    background.start(asyncio.sleep(100))
-    background.start(fails(now))
-    now.set()
-    with pytest.raises(ValueError, match="broken"):
-        await background.until(asyncio.Event())
-    await background.close()
-
-
-async def test_a_task_that_begins_later_and_fails_ends_it_as_well() -> None:
-    background, now = Background(), asyncio.Event()
-    background.start(asyncio.sleep(100))
-
-    async def begins_another() -> None:
-        await asyncio.sleep(0)
-        background.start(fails(now))
-        now.set()
-
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        tasks.create_task(begins_another())
-        with pytest.raises(ValueError, match="broken"):
-            await background.until(asyncio.Event())
-    await background.close()
-
-
-async def test_a_task_that_just_ends_is_no_failure() -> None:
-    background, stop = Background(), asyncio.Event()
-    background.start(asyncio.sleep(0))
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(background.until(stop))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not waiting.done()
-        stop.set()
-    await background.close()
-
-
-async def test_closing_ends_every_task_whatever_it_makes_of_it() -> None:
-    background = Background()
-    ended: list[str] = []
-
-    async def stubborn() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("ended")
-            raise RuntimeError("and it complains")
-
-    background.start(stubborn())
-    await asyncio.sleep(0)
-    await background.close()
-    assert ended == ["ended"]
 
 
 # --- limits ---------------------------------------------------------------------------------

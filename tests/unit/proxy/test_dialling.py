@@ -20,6 +20,7 @@ from router.errors import AuthUnavailable, Forbidden, Unauthenticated
 from router.proxy.needs import Limits
 from router.proxy.pool import ConnectFailed
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.names import Unresolved
 from tests.unit.proxy.stage import BOX, GET, Client, Stage
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -448,17 +449,28 @@ async def test_a_pod_that_changes_while_it_is_dialled_gets_no_byte() -> None:
 async def test_a_name_that_dns_does_not_know_is_no_sandbox() -> None:
     source = DnsSource(cluster_domain="cluster.local", trust_pod_ip_header=False)
     stage = Slow(source=source)
-    stage.shelf.connects = [ConnectFailed("resolve_error", "unknown", is_unknown_name=True)]
+    stage.shelf.connects = [
+        ConnectFailed("resolve_error", "unknown", unresolved=Unresolved.UNKNOWN)
+    ]
     client = await stage.ask()
     assert status_and_code(client) == (404, "sandbox_not_found")
 
 
 async def test_a_host_name_in_a_table_that_does_not_resolve_is_unreachable() -> None:
     stage = Slow(limits=Limits(connect_budget_s=0.02))
-    failure = ConnectFailed("resolve_error", "unknown", is_unknown_name=True)
+    failure = ConnectFailed("resolve_error", "unknown", unresolved=Unresolved.UNKNOWN)
     stage.shelf.connects = [failure] * 50
     client = await stage.ask()
     assert status_and_code(client) == (502, "sandbox_unreachable")
+
+
+async def test_a_name_that_leads_where_no_sandbox_can_be_is_refused_at_once() -> None:
+    stage = Slow()
+    refused = ConnectFailed("resolve_error", "at 127.0.0.1", unresolved=Unresolved.REFUSED)
+    stage.shelf.connects = [refused]
+    client = await stage.ask()
+    assert status_and_code(client) == (502, "sandbox_unreachable")
+    assert len(stage.shelf.dialled) == 1
 
 
 async def test_no_time_left_to_dial_is_a_timeout() -> None:

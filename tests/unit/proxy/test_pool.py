@@ -19,6 +19,7 @@ from router.proxy.outcome import UPSTREAM_ERRORS
 from router.proxy.pool import ConnectFailed, Pool, pool_key
 from router.proxy.upstream import Upstream
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.names import AddressesOnly, NameNotResolved, Resolver, Unresolved
 
 BOX = SandboxRef("default", "box")
 
@@ -70,6 +71,7 @@ async def make_pool() -> AsyncIterator[Make]:
         idle_timeout_s: float = 60.0,
         connect_timeout_s: float = 5.0,
         own: tuple[tuple[str, int], ...] = (),
+        resolver: Resolver | None = None,
     ) -> Pool:
         pool = Pool(
             max_idle=max_idle,
@@ -77,6 +79,7 @@ async def make_pool() -> AsyncIterator[Make]:
             connect_timeout_s=connect_timeout_s,
             max_head_bytes=65_536,
             own_listeners=lambda: own,
+            resolver=resolver or AddressesOnly(),
         )
         pools.append(pool)
         return pool
@@ -463,56 +466,62 @@ async def test_an_ipv6_pod_is_dialled_and_named_in_brackets(make_pool: Make) -> 
         assert upstream.host == b"[::1]:%d" % port.number
 
 
+class Names:
+    """A resolver that knows these names and fails for all others."""
+
+    def __init__(self, why: Unresolved = Unresolved.UNKNOWN, **names: list[str]) -> None:
+        self._names = names
+        self._why = why
+        self.deadlines: list[float] = []
+        self.forgotten: list[str] = []
+
+    async def resolve(self, name: str, *, deadline: float) -> list[str]:
+        self.deadlines.append(deadline)
+        if name not in self._names:
+            raise NameNotResolved(self._why, f"{name}: as the resolver says")
+        return self._names[name]
+
+    def forget(self, name: str) -> None:
+        self.forgotten.append(name)
+
+
 async def test_a_name_is_resolved_and_stays_the_host(make_pool: Make, port: Port) -> None:
-    upstream = await dial(make_pool(), permit(port.number, addresses=("localhost",)))
+    names = Names(box=["127.0.0.1"])
+    upstream = await dial(make_pool(resolver=names), permit(port.number, addresses=("box",)))
     assert upstream.address == "127.0.0.1"
-    assert upstream.host == b"localhost:%d" % port.number
+    assert upstream.host == b"box:%d" % port.number
+    assert names.forgotten == []
 
 
-Resolving = Callable[..., None]
+async def test_a_name_is_resolved_within_the_time_there_is(make_pool: Make, port: Port) -> None:
+    names = Names(box=["127.0.0.1"])
+    before = time.monotonic()
+    pool = make_pool(resolver=names, connect_timeout_s=50.0)
+    await pool.connect(permit(port.number, addresses=("box",)), limit_s=20.0)
+    assert before < names.deadlines[0] <= time.monotonic() + 20.0
 
 
-@pytest.fixture
-def resolving(monkeypatch: pytest.MonkeyPatch) -> Resolving:
-    """Makes every name resolve to these addresses, or fail so."""
-
-    def answer(*addresses: str, error: BaseException | None = None) -> None:
-        async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
-            if error is not None:
-                raise error
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses]
-
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-
-    return answer
+async def test_an_address_is_asked_of_no_resolver(make_pool: Make, port: Port) -> None:
+    names = Names()
+    await dial(make_pool(resolver=names), permit(port.number, addresses=("127.0.0.1",)))
+    assert names.deadlines == []
 
 
-@pytest.mark.parametrize(
-    ("number", "is_unknown"),
-    [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False)],
-)
-async def test_a_name_that_does_not_exist_is_told_from_one_that_cannot_be_asked(
-    make_pool: Make, resolving: Resolving, number: int, is_unknown: bool
+@pytest.mark.parametrize("why", list(Unresolved))
+async def test_a_name_without_an_address_says_why(make_pool: Make, why: Unresolved) -> None:
+    pool = make_pool(resolver=Names(why))
+    error = await failure(pool, permit(80, addresses=("box.default.svc",)))
+    assert (error.reason, error.unresolved, error.dead_address) == ("resolve_error", why, "")
+    assert "box.default.svc" in error.detail
+
+
+async def test_a_name_whose_address_refuses_may_lead_elsewhere_by_now(
+    make_pool: Make, closed_port: int
 ) -> None:
-    resolving(error=socket.gaierror(number, "as the resolver says"))
-    error = await failure(make_pool(), permit(80, addresses=("box.default.svc",)))
-    assert (error.reason, error.is_unknown_name, error.dead_address) == (
-        "resolve_error",
-        is_unknown,
-        "",
-    )
-
-
-@pytest.mark.parametrize(
-    "address", ["169.254.169.254", "224.0.0.1", "0.0.0.0", "fe80::1", "::ffff:169.254.169.254"]
-)
-async def test_a_name_that_leads_to_no_sandbox_is_not_followed(
-    make_pool: Make, resolving: Resolving, address: str
-) -> None:
-    resolving("127.0.0.1", address)
-    error = await failure(make_pool(), permit(80, addresses=("evil.example",)))
-    assert error.reason == "resolve_error"
-    assert address in error.detail
+    names = Names(box=["127.0.0.1"])
+    error = await failure(make_pool(resolver=names), permit(closed_port, addresses=("box",)))
+    assert error.reason == "connect_refused"
+    assert names.forgotten == ["box"]
 
 
 # --- the router itself ------------------------------------------------------------------------
@@ -557,7 +566,8 @@ async def test_the_router_knows_its_own_listeners_however_they_are_written(
 async def test_no_entry_name_or_port_mapping_makes_the_router_dial_itself(
     make_pool: Make, port: Port, own: str, addresses: tuple[str, ...], mapped: bool
 ) -> None:
-    pool = make_pool(own=((own, port.number),))
+    resolver = Names(localhost=["127.0.0.1"])
+    pool = make_pool(own=((own, port.number),), resolver=resolver)
     to = permit(
         8888 if mapped else port.number,
         addresses=addresses,

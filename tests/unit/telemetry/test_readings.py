@@ -6,6 +6,7 @@ import pytest
 from router.proxy.pool import Pool
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
+from router.routing.names import AddressesOnly
 from router.server.tls import Handshakes
 from router.telemetry import readings
 from router.telemetry.metrics import Metrics
@@ -63,6 +64,7 @@ async def test_the_pools_numbers_are_those_of_a_real_pool(metrics):
         connect_timeout_s=1.0,
         max_head_bytes=1024,
         own_listeners=lambda: (),
+        resolver=AddressesOnly(),
     )
 
     readings.read_pool(metrics, pool)
