@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 logger = logging.getLogger("sandbox_router.watched_file")
 
@@ -21,6 +24,31 @@ Stamp = tuple[tuple[int, ...] | None, ...]
 
 class FilesChangingError(OSError):
     """The files were being replaced while they were read: try again at the next poll."""
+
+
+class FileStatus(NamedTuple):
+    """How the last look at something that is read again and again ended."""
+
+    name: str
+    """Which of the router's files it is, for a label: `policy`, `jwt_secret` and the like."""
+    ok: bool
+    """True when what is there now is in force; stays False until it is."""
+    last_success_unix: float
+    """When the content in force was last put in force or found to be what is there; 0 for never."""
+    error: str
+    """Why it isn't ok; "" when it is."""
+
+
+class Reloadable(Protocol):
+    """Something outside that is read again whenever it changes."""
+
+    async def reload(self) -> bool:
+        """Reads it now. Returns True when new content was put in force."""
+        ...
+
+    def status(self, name: str) -> FileStatus:
+        """Returns how the last look ended."""
+        ...
 
 
 class WatchedFiles(Generic[T]):
@@ -37,17 +65,21 @@ class WatchedFiles(Generic[T]):
         parse: Callable[[tuple[bytes, ...]], T],
         apply: Callable[[T], None],
         poll_interval_s: float = 1.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.paths = tuple(paths)
         self.reloads_succeeded = 0
         self.reloads_failed = 0
         self.last_error = ""
         """Why the newest content is not in force; "" when it is."""
+        self.last_success_unix = 0.0
         self._parse = parse
         self._apply = apply
         self._poll_interval_s = poll_interval_s
+        self._clock = clock
         self._stamp: Stamp = ()
         self._digest = b""
+        self._looking = asyncio.Lock()
 
     def __repr__(self) -> str:
         names = ",".join(str(path) for path in self.paths)
@@ -65,6 +97,7 @@ class WatchedFiles(Generic[T]):
             raise ValueError(f"{self._names()}: {error}") from error
         self._apply(value)
         self._stamp, self._digest = stamp, _digest(contents)
+        self.last_success_unix = self._clock()
 
     async def run(self) -> None:
         """Watches for ever; cancel it to stop."""
@@ -74,6 +107,20 @@ class WatchedFiles(Generic[T]):
 
     async def poll(self) -> bool:
         """Looks once. Returns True when new content was put in force."""
+        async with self._looking:
+            return await self._poll()
+
+    async def reload(self) -> bool:
+        """Reads the files now, also when they look unchanged. Returns True when new content was put in force."""
+        async with self._looking:
+            self._stamp = ()
+            return await self._poll()
+
+    def status(self, name: str) -> FileStatus:
+        """Returns how the last look ended, under the name that the router has for these files."""
+        return FileStatus(name, not self.last_error, self.last_success_unix, self.last_error)
+
+    async def _poll(self) -> bool:
         try:
             found = await asyncio.to_thread(self._look)
             if found is None:
@@ -87,7 +134,7 @@ class WatchedFiles(Generic[T]):
             return False
         self._stamp, self._digest = stamp, digest
         self.reloads_succeeded += 1
-        self.last_error = ""
+        self._succeeded()
         logger.info("file reloaded", extra={"fields": {"file": self._names()}})
         return True
 
@@ -101,7 +148,7 @@ class WatchedFiles(Generic[T]):
         digest = _digest(contents)
         if digest == self._digest:
             self._stamp = stamp
-            self.last_error = ""
+            self._succeeded()
             return None
         try:
             return stamp, digest, self._parse(contents)
@@ -113,7 +160,7 @@ class WatchedFiles(Generic[T]):
         """Returns all contents as they were at one moment: the stamps before and after are the same."""
         for _ in range(_READ_ATTEMPTS):
             before = self._current_stamp()
-            contents = tuple(_read_bounded(path) for path in self.paths)
+            contents = tuple(read_regular(path) for path in self.paths)
             if self._current_stamp() == before:
                 return before, contents
         self._stamp = ()
@@ -121,6 +168,10 @@ class WatchedFiles(Generic[T]):
 
     def _current_stamp(self) -> Stamp:
         return tuple(_stamp(path) for path in self.paths)
+
+    def _succeeded(self) -> None:
+        self.last_error = ""
+        self.last_success_unix = self._clock()
 
     def _failed(self, error: str) -> None:
         """Counts a bad new file once and says so once; the same bad content is not looked at again."""
@@ -150,12 +201,52 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     )
 
 
-def _read_bounded(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
+def read_regular(path: Path) -> bytes:
+    """Returns a file's content, at most MAX_FILE_BYTES. Raises OSError for what is no regular file, ValueError for one that is larger.
+
+    A FIFO or a device in a file's place would keep the thread that reads it for as long as somebody likes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"{kind_of_file(mode)}, not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"{path} is larger than {MAX_FILE_BYTES} bytes")
     return content
+
+
+def kind_of_file(mode: int) -> str:
+    """Returns what stands where a file was expected, for a message."""
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+async def reload_all(sources: Mapping[str, Reloadable]) -> list[FileStatus]:
+    """Reads everything now, side by side, and returns how that ended; says in the log what changed and what failed."""
+    changed = await asyncio.gather(*(source.reload() for source in sources.values()))
+    statuses = [source.status(name) for name, source in sources.items()]
+    logger.info(
+        "files read again because it was asked for",
+        extra={
+            "fields": {
+                "changed": [name for name, new in zip(sources, changed, strict=True) if new],
+                "failed": [status.name for status in statuses if not status.ok],
+                "files": len(statuses),
+            }
+        },
+    )
+    return statuses
 
 
 def _digest(contents: tuple[bytes, ...]) -> bytes:

@@ -23,7 +23,7 @@ from router.auth.token_review import TokenReviewVerifier
 from router.auth.verifier import BearerVerifier
 from router.routing.endpoint import Endpoint
 from router.settings import Settings
-from router.watched_file import WatchedFiles
+from router.watched_file import Reloadable, WatchedFiles, read_regular
 
 
 @dataclass(slots=True)
@@ -41,6 +41,12 @@ class Access:
     runners: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     closers: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     missing: list[Callable[[], list[str]]] = field(default_factory=list)
+    remote: dict[str, Reloadable] = field(default_factory=dict)
+    """What is fetched again and again, by its name in metrics."""
+
+    def sources(self) -> dict[str, Reloadable]:
+        """Returns everything that is read or fetched again, for reload_all() and for the states of its reloads."""
+        return {**self.files, **self.remote}
 
 
 def needs_reviews(settings: Settings) -> bool:
@@ -126,7 +132,7 @@ def _static(settings: Settings, access: Access) -> StaticTokenAuthenticator:
     if path is None:
         return StaticTokenAuthenticator(tokens=always)
     try:
-        tokens = tokens_from_file(path.read_bytes())
+        tokens = tokens_from_file(read_regular(path))
     except ValueError as exc:
         raise ValueError(f"{path}: {exc}") from exc
     verifier = StaticTokenAuthenticator(tokens=(*always, *tokens))
@@ -155,6 +161,7 @@ def _jwt(settings: Settings, access: Access) -> BearerVerifier:
         remote = JwksFetcher(url=auth.jwks_url, keys=keys)
         access.runners.append(remote.run)
         access.missing.append(remote.missing)
+        access.remote["jwks_url"] = remote
     verifier = JwtVerifier(
         keys=keys,
         rules=ClaimRules(

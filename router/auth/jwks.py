@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from router.auth.keys import KeyRing, parse_jwks
+from router.watched_file import FileStatus
 
 logger = logging.getLogger("sandbox_router.auth")
 
@@ -50,6 +51,7 @@ class JwksFetcher:
         self._round = 0
         self.is_loaded = False
         self.last_error = ""
+        self.last_success_unix = 0.0
         self.fetches_succeeded = 0
         self.fetches_failed = 0
 
@@ -104,6 +106,18 @@ class JwksFetcher:
             return False
         return self._last_succeeded_round > asked_in_round
 
+    async def reload(self) -> bool:
+        """Fetches now, whatever the cool-down. Returns True when other keys were put in force."""
+        before = self._digest
+        self._last_asked_at = -float("inf")
+        await self.look_again()
+        return self._digest != before
+
+    def status(self, name: str) -> FileStatus:
+        """Returns how the last fetch ended; not ok before the first."""
+        error = self.last_error or ("" if self.is_loaded else "not tried yet")
+        return FileStatus(name, not error, self.last_success_unix, error)
+
     async def _pause(self, failures_in_row: int) -> None:
         """Waits until the next fetch is due: backing off while it fails, jittered so that replicas don't come together."""
         pause_s = self._refresh_s
@@ -127,6 +141,7 @@ class JwksFetcher:
             self._last_succeeded_round = self._round
             self.is_loaded = True
             self.last_error = ""
+            self.last_success_unix = time.time()
             self.fetches_succeeded += 1
         if answers_question:
             self._wanted.clear()

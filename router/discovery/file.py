@@ -14,6 +14,7 @@ from pathlib import Path
 from router.discovery.sandboxes_file import parse_sandboxes
 from router.routing.endpoint import Endpoint
 from router.routing.index import EndpointIndex
+from router.watched_file import FileStatus, read_regular
 
 logger = logging.getLogger("sandbox_router.discovery")
 
@@ -51,6 +52,7 @@ class FileDiscovery:
         """New contents taken over, the first included."""
         self.reloads_failed = 0
         """New contents (or losses of the file) that were not."""
+        self.last_success_unix = 0.0
         self._path = path
         self._index = index
         self._on_retired = on_retired
@@ -92,9 +94,10 @@ class FileDiscovery:
             signature = _signature(self._path)
             if seen is not None and signature is not None and signature == seen.signature:
                 return seen
-            content = self._path.read_bytes()
-        except OSError as error:
-            problem = f"{self._path}: cannot be read: {error.strerror}"
+            content = read_regular(self._path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            problem = f"{self._path}: cannot be read: {why}"
             return seen if seen and seen.problem == problem else _Reading(None, b"", (), problem)
         digest = hashlib.sha256(content).digest()
         if seen is not None and digest == seen.digest:
@@ -126,7 +129,14 @@ class FileDiscovery:
                 extra={"fields": {"file": str(self._path), "sandboxes": len(reading.endpoints)}},
             )
         if not reading.problem:
+            if is_news:
+                self.last_success_unix = time.time()
             self._index.set_synced()
+
+    def status(self, name: str) -> FileStatus:
+        """Returns how the last look ended, as other files tell it."""
+        problem = self._seen.problem if self._seen else "not read yet"
+        return FileStatus(name, not problem, self.last_success_unix, problem)
 
 
 def _signature(path: Path) -> _Signature | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -226,13 +227,13 @@ def _needs_kubernetes(candidate: Candidate) -> bool:
 
 
 def unreadable_reason(path: Path) -> str | None:
-    """Returns why a file can't be read, None when it can. Looks without opening: a pipe is read only once."""
+    """Returns why a file can't be read, None when it can. Files are read again when they change, so a pipe won't do."""
     try:
-        if path.is_dir():
-            return "is a directory"
-        path.stat()
+        mode = path.stat().st_mode
     except OSError as error:
         return f"can't be read: {error.strerror}"
+    if not stat.S_ISREG(mode):
+        return "is a directory" if stat.S_ISDIR(mode) else "is a pipe or device, not a file"
     return None if os.access(path, os.R_OK) else "can't be read: Permission denied"
 
 

@@ -23,6 +23,7 @@ from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.errors import Forbidden, Unauthenticated
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.settings import Settings, load
+from router.watched_file import reload_all
 from tests.unit.app.conftest import MakeSettings
 from tests.unit.auth.tokens import EC_KEY, SECRET, sign
 
@@ -322,3 +323,23 @@ def test_a_file_that_is_not_there_is_named(
     with pytest.raises((ValueError, OSError)) as caught:
         built(settings)
     assert str(path) in str(caught.value)
+
+
+async def test_everything_that_is_read_again_is_reloaded_at_once_by_one_call(
+    make_settings: MakeSettings, secret_file: Path, policy_file: Path
+) -> None:
+    access = built(make_settings(auth="jwt", jwt_secret_file=secret_file, policy_file=policy_file))
+    token = sign({"sub": "alice", "jti": "alices-id"})
+    policy_file.write_text("revoked: [alices-id]\n")
+
+    statuses = await reload_all(access.sources())
+
+    assert {status.name: status.ok for status in statuses} == {"jwt_secret": True, "policy": True}
+    with pytest.raises(Unauthenticated):
+        await caller(access, sandbox_token=token)
+
+
+def test_keys_by_url_are_among_what_is_read_again(make_settings: MakeSettings) -> None:
+    access = built(make_settings(auth="jwt", jwks_url="https://issuer.test/keys"))
+
+    assert not access.sources()["jwks_url"].status("jwks_url").ok

@@ -323,3 +323,34 @@ def test_an_unencrypted_url_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     checked_url("http://issuer.example/jwks")
 
     assert "not https" in caplog.text
+
+
+async def test_its_status_is_that_of_the_last_fetch(issuer: Issuer) -> None:
+    fetcher = _fetcher(issuer, KeyRing())
+    assert fetcher.status("jwks_url") == ("jwks_url", False, 0.0, "not tried yet")
+
+    async with _running(fetcher):
+        await _until(lambda: fetcher.is_loaded)
+        loaded = fetcher.status("jwks_url")
+        issuer.answer = _down
+        assert await fetcher.reload() is False
+        failed = fetcher.status("jwks_url")
+
+    assert (loaded.ok, loaded.error) == (True, "")
+    assert loaded.last_success_unix > 0
+    assert (failed.ok, failed.last_success_unix) == (False, loaded.last_success_unix)
+    assert "503" in failed.error
+
+
+async def test_reload_fetches_at_once_within_the_cooldown_too(issuer: Issuer) -> None:
+    keys = KeyRing()
+    fetcher = _fetcher(issuer, keys, cooldown_s=3600.0)
+    async with _running(fetcher):
+        await _until(lambda: fetcher.is_loaded)
+        await fetcher.look_again()
+        issuer.body = _jwks(k2=OTHER_RSA_KEY)
+
+        assert await fetcher.reload() is True
+        assert await fetcher.reload() is False
+
+    assert keys.knows("k2")

@@ -151,7 +151,7 @@ async def test_a_settled_file_is_not_read_again(
 ) -> None:
     scene.discovery.load_once()
     synced_at = scene.index.last_synced_at
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("the file was read"))
+    monkeypatch.setattr(file_module, "read_regular", lambda path: pytest.fail("the file was read"))
 
     async with scene.running():
         await until(lambda: scene.index.last_synced_at != synced_at)
@@ -256,3 +256,24 @@ def test_it_says_its_state(scene: Scene) -> None:
     assert "not read yet" in repr(scene.discovery)
     scene.discovery.load_once()
     assert "reloads=1 failures=0 problem=''" in repr(scene.discovery)
+
+
+async def test_a_fifo_in_the_files_place_keeps_the_table_and_the_watching(scene: Scene) -> None:
+    scene.discovery.load_once()
+
+    async with scene.running():
+        scene.path.unlink()
+        os.mkfifo(scene.path)
+        await until(lambda: scene.discovery.reloads_failed == 1)
+        assert scene.host() == "10.0.0.1"
+        status = scene.discovery.status("sandboxes")
+        assert (status.ok, status.error) == (
+            False,
+            f"{scene.path}: cannot be read: a FIFO, not a regular file",
+        )
+        assert status.last_success_unix > 0
+        scene.path.unlink()
+        scene.path.write_text(listing("10.0.0.2"))
+        await until(lambda: scene.host() == "10.0.0.2")
+
+    assert scene.discovery.status("sandboxes").ok

@@ -268,14 +268,15 @@ def test_a_file_that_may_not_be_read_is_refused(file: str, monkeypatch: pytest.M
     assert unreadable_reason(Path(file)) == "can't be read: Permission denied"
 
 
-def test_looking_at_a_pipe_does_not_empty_it() -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"correct-horse-battery\n")
-    os.close(writer)
+@pytest.mark.parametrize("key", FILES)
+def test_a_pipe_or_a_device_cannot_be_read_again_and_is_refused(key: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
 
-    assert problems(auth="static", static_token_file=f"/dev/fd/{reader}") == []
-    with os.fdopen(reader) as rest:
-        assert rest.read() == "correct-horse-battery\n"
+    for path in (str(pipe), "/dev/zero"):
+        assert problems(**{key: path}) == [
+            f"{key} = {path} (flag --{key}): is a pipe or device, not a file; name a file that the router may read"
+        ]
 
 
 def test_a_kubeconfig_matters_only_where_kubernetes_is_asked(tmp_path: Path) -> None:
