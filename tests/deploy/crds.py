@@ -117,6 +117,20 @@ BACKEND_TLS_POLICY = _closed(
     ),
 )
 
+RELABELINGS = _list(
+    _closed(
+        sourceLabels=_list(TEXT),
+        separator={"type": "string"},
+        targetLabel=TEXT,
+        regex={"type": "string"},
+        modulus=COUNT,
+        replacement={"type": "string"},
+        action={
+            "enum": ["replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep"]
+        },
+    )
+)
+
 SERVICE_MONITOR = _closed(
     "selector",
     "endpoints",
@@ -129,6 +143,8 @@ SERVICE_MONITOR = _closed(
             path={"type": "string", "pattern": "^/"},
             interval=GO_DURATION,
             scrapeTimeout=GO_DURATION,
+            relabelings=RELABELINGS,
+            metricRelabelings=RELABELINGS,
         )
     ),
 )

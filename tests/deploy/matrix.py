@@ -97,8 +97,32 @@ MATRIX: dict[str, dict[str, Any]] = {
     "watched by the operator": {
         **TOKEN_REVIEW,
         "metrics": {
-            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-            "prometheusRule": {"enabled": True},
+            "serviceMonitor": {
+                "enabled": True,
+                "labels": {"release": "prometheus"},
+                "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+                "metricRelabelings": [
+                    {
+                        "sourceLabels": ["__name__"],
+                        "regex": "sandbox_router_request_duration_seconds_bucket",
+                        "action": "drop",
+                    }
+                ],
+            },
+            "prometheusRule": {
+                "enabled": True,
+                "runbookBaseURL": "https://git.example.com/router/docs/",
+                "errorBudget": 0.005,
+                "alertLabels": {"team": "platform"},
+                "alerts": {
+                    "SandboxRouterAuthFailures": {"enabled": False},
+                    "SandboxRouterUpstreamErrors": {
+                        "threshold": 0.2,
+                        "for": "1h",
+                        "severity": "info",
+                    },
+                },
+            },
             "dashboard": {"enabled": True},
         },
     },

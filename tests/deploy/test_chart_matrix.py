@@ -98,7 +98,7 @@ def test_the_operators_rules_are_those_of_the_file_with_the_waiting_room_of_the_
     )
 
     assert default == rules
-    assert "sandbox_router_waiting_requests > 80" in json.dumps(fitted)
+    assert "sandbox_router_waiting_requests) > 80" in json.dumps(fitted)
     assert "> 819" not in json.dumps(fitted)
 
 

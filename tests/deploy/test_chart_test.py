@@ -17,13 +17,13 @@ def pod(values):
 async def run_against(values, port):
     """Runs what the rendered pod runs, with this machine's Python, against a local port."""
     (container,) = pod(values)["spec"]["containers"]
-    script, url, modes = container["args"]
+    script, address, modes = container["args"]
     assert container["command"] == ["/opt/sandbox-router/bin/python", "-c"]
-    assert url == f"http://sandbox-router-svc.{NAMESPACE}:8080"
+    assert address == f"sandbox-router-svc.{NAMESPACE}:8080"
     hasty = script.replace("DEADLINE_S = 60.0", "DEADLINE_S = 0.0")
     assert hasty != script
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", hasty, f"http://127.0.0.1:{port}", modes),
+        *(sys.executable, "-c", hasty, f"127.0.0.1:{port}", modes),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

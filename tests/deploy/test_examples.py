@@ -87,7 +87,7 @@ def test_every_front_closes_idle_connections_before_the_router_does():
             "idleConnTimeout"
         ],
         nginx.partition("keepalive_timeout ")[2].partition(";")[0],
-        haproxy.partition("timeout http-keep-alive ")[2].partition("\n")[0],
+        haproxy.partition("pool-purge-delay ")[2].partition("\n")[0],
         caddy.partition("keepalive ")[2].partition("\n")[0],
     ):
         assert seconds(theirs) < ours_s
