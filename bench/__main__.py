@@ -16,9 +16,11 @@ import uvloop
 
 from bench import plane_command, report
 from bench.cases import CASES, FULL, QUICK
+from bench.goals import cases_with_goals
 from bench.plan import Plan, carry_out
 from bench.report import Run
-from bench.subjects import SUBJECTS, Subject
+from bench.revisions import PREFIX, RevisionError
+from bench.subjects import SUBJECTS, Subject, at_revision
 
 _RESULTS = Path(__file__).parent / "results"
 _FILES_NEEDED = 16_384
@@ -28,8 +30,17 @@ logger = logging.getLogger("bench")
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     names = [subject.name for subject in SUBJECTS]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--subjects", help=f"of {','.join(names)}; default: all that are installed")
+    parser.add_argument(
+        "--subjects",
+        help=f"of {','.join(names)},{PREFIX}REVISION; default: all but the last that are installed",
+    )
     parser.add_argument("--cases", help=f"of {','.join(case.name for case in CASES)}; default: all")
+    parser.add_argument(
+        "--goals", action="store_true", help="only the cases that some goal is about"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="of a measurement that others disturb; default: 1"
+    )
     parser.add_argument("--rounds", type=int, help="default: 5, with --quick 1")
     parser.add_argument("--quick", action="store_true", help="only shows that everything works")
     parser.add_argument("--out", type=Path, help="where the results go: FILE.json and FILE.md")
@@ -48,7 +59,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         return arguments
     for option, known in (("subjects", names), ("cases", [case.name for case in CASES])):
         asked = (getattr(arguments, option) or "").split(",")
-        unknown = [name for name in asked if name and name not in known]
+        unknown = [
+            name for name in asked if name and name not in known and not name.startswith(PREFIX)
+        ]
         if unknown:
             parser.error(f"no such {option}: {', '.join(unknown)} (there are {', '.join(known)})")
     return arguments
@@ -56,7 +69,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _installed(asked: str | None) -> dict[Subject, Path]:
     """The subjects to measure, with their binaries. Ends the program if one that was named is missing."""
-    wanted = [each for each in SUBJECTS if not asked or each.name in asked.split(",")]
+    names = asked.split(",") if asked else []
+    wanted = [each for each in SUBJECTS if not asked or each.name in names]
+    try:
+        wanted += [at_revision(name) for name in names if name.startswith(PREFIX)]
+    except RevisionError as exc:
+        sys.exit(str(exc))
     found = {subject: subject.locate() for subject in wanted}
     missing = [subject for subject, binary in found.items() if binary is None]
     for subject in missing:
@@ -93,15 +111,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.plane:
         return plane_command.main(arguments)
     subjects = _installed(arguments.subjects)
-    cases = [
-        each for each in CASES if not arguments.cases or each.name in arguments.cases.split(",")
-    ]
+    names = set(arguments.cases.split(",")) if arguments.cases else {each.name for each in CASES}
+    if arguments.goals:
+        names &= cases_with_goals()
+    cases = [each for each in CASES if each.name in names]
     _raise_file_limit()
     plan = Plan(
         subjects=subjects,
         cases=cases,
         rounds=arguments.rounds or (1 if arguments.quick else 5),
         effort=QUICK if arguments.quick else FULL,
+        repeats=0 if arguments.quick else arguments.repeats,
     )
     try:
         run = uvloop.run(_until_told(plan))

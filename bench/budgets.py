@@ -34,16 +34,18 @@ class Budget:
         return self.verdict(case, cost) == "within"
 
 
-def budget_of(form: str, path: Path = BUDGETS) -> Budget:
+def budget_of(form: str, path: Path | None = None) -> Budget:
     """Returns the form's budget, an empty one while it has none."""
+    path = path or BUDGETS
     forms = json.loads(path.read_text()) if path.exists() else {}
     return Budget(**forms[form]) if form in forms else Budget({})
 
 
 def set_budget(
-    form: str, costs: Mapping[str, float], conditions: Conditions, path: Path = BUDGETS
+    form: str, costs: Mapping[str, float], conditions: Conditions, path: Path | None = None
 ) -> None:
     """Makes these costs the form's budget; cases that weren't measured keep theirs."""
+    path = path or BUDGETS
     forms = json.loads(path.read_text()) if path.exists() else {}
     forms[form] = {
         "processor": conditions.cpu,

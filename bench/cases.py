@@ -6,13 +6,24 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from bench import heads, loads
+from bench import handshakes, heads, loads
 from bench.bodies import MB
 from bench.loads import Aim, Measured, Span
-from bench.subjects import BULK, MEMORY, REQUEST, WEBSOCKET
+from bench.subjects import (
+    BULK,
+    MEMORY,
+    REQUEST,
+    SANDBOX_ID,
+    TLS,
+    TURNS,
+    USUAL,
+    WEBSOCKET,
+    Setup,
+)
 
 _RATE_PER_S = 3_000
 _ECHOING = 64
+SANDBOXES = (SANDBOX_ID, *(f"box-{n}" for n in range(10_000)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,17 @@ class Requests:
         return heads.different_gets(self._caller)
 
     @cached_property
+    def proxied_gets(self) -> list[bytes]:
+        return heads.proxied_gets(self._caller)
+
+    @cached_property
+    def gets_in_turn(self) -> list[bytes]:
+        """One for each of ten thousand sandboxes."""
+        return heads.gets_in_turn(
+            [heads.Caller(each, self._caller.token) for each in SANDBOXES[1:]]
+        )
+
+    @cached_property
     def different_posts(self) -> list[bytes]:
         return heads.different_posts(self._caller)
 
@@ -59,11 +81,29 @@ class Case:
     title: str
     unit: str
     measure: Measure
+    setup: Setup = USUAL
 
 
 def _closed(pick: Callable[[Requests], list[bytes]], connections: int, body: bytes) -> Measure:
     return lambda aim, requests, effort: loads.requests_closed(
         aim, effort.span, pick(requests), connections=connections, body=body
+    )
+
+
+def _in_turn() -> Measure:
+    return lambda aim, requests, effort: loads.requests_closed(
+        aim,
+        effort.span,
+        requests.gets_in_turn,
+        connections=8,
+        body=heads.ITEM_BODY,
+        warm_up=len(requests.gets_in_turn),
+    )
+
+
+def _handshakes(*, resumed: bool) -> Measure:
+    return lambda aim, requests, effort: handshakes.handshakes(
+        aim, effort.span, requests.different_gets, resumed=resumed, body=heads.ITEM_BODY
     )
 
 
@@ -104,11 +144,16 @@ def _different(requests: Requests) -> list[bytes]:
     return requests.different_gets
 
 
+def _proxied(requests: Requests) -> list[bytes]:
+    return requests.proxied_gets
+
+
 def _posts(requests: Requests) -> list[bytes]:
     return requests.different_posts
 
 
 _US = "µs CPU per request"
+_US_NEW = "µs CPU per connection"
 _MS = "ms CPU per MB"
 _US_ECHO = "µs CPU per message echoed"
 _MB_IDLE = "MB per 1,000"
@@ -150,6 +195,46 @@ CASES: tuple[Case, ...] = (
         "POST of 1 KB, 64 connections, heads differ",
         _US,
         _closed(_posts, 64, heads.STORED_BODY),
+    ),
+    Case(
+        "get-64-proxied",
+        REQUEST,
+        "small GET behind a trusted proxy, 64 connections, heads differ",
+        _US,
+        _closed(_proxied, 64, heads.ITEM_BODY),
+        Setup(behind_proxy=True),
+    ),
+    Case(
+        "get-8-turns",
+        TURNS,
+        "small GET, 8 connections, ten thousand sandboxes in turn",
+        _US,
+        _in_turn(),
+        Setup(sandboxes=SANDBOXES),
+    ),
+    Case(
+        "tls-64",
+        TLS,
+        "small GET over TLS, 64 connections, heads differ",
+        _US,
+        _closed(_different, 64, heads.ITEM_BODY),
+        Setup(tls=True),
+    ),
+    Case(
+        "tls-full",
+        TLS,
+        "a full TLS handshake, one GET, the end",
+        _US_NEW,
+        _handshakes(resumed=False),
+        Setup(tls=True),
+    ),
+    Case(
+        "tls-resumed",
+        TLS,
+        "a resumed TLS handshake, one GET, the end",
+        _US_NEW,
+        _handshakes(resumed=True),
+        Setup(tls=True),
     ),
     Case("down", BULK, "100 MB down, with a length", _MS, _bulk(up=False, chunked=False)),
     Case("down-chunked", BULK, "100 MB down, chunked", _MS, _bulk(up=False, chunked=True)),

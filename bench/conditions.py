@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +27,7 @@ class Conditions:
     window_s: float
     versions: dict[str, str]
     load_average_before: float
+    load_average_after: float | None = None
 
 
 def note(
@@ -47,6 +48,11 @@ def note(
         versions=versions,
         load_average_before=round(os.getloadavg()[0], 2),
     )
+
+
+def ended(conditions: Conditions) -> Conditions:
+    """The same, with what can only be told at the end of a run."""
+    return replace(conditions, load_average_after=round(os.getloadavg()[0], 2))
 
 
 def _cpu_model() -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bench.bodies import MB
+from bench.certificates import NAME
 from bench.clients import BulkClient, Client, RequestClient, WebSocketClient, message_pool
 from bench.heads import ITEM_BODY, Caller
 from bench.pacing import Pacer
@@ -29,6 +31,7 @@ class Aim:
     port: int
     caller: Caller
     meter: Meter
+    tls: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,18 @@ class Measured:
     p99_ms: float | None = None
     busy: float | None = None  # the proxy's share of its core
     others: float | None = None  # other programs' share of the proxy's core
+    load_others: float | None = None  # and of the load's
+    repeats: int = 0  # how often it was measured again for being disturbed
     stretches: list[float] = field(default_factory=list)  # of an idle case: MB per 1,000 of each
     errors: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def disturbance(self) -> float:
+        """Other programs' share of the core that they took more of."""
+        return max(self.others or 0.0, self.load_others or 0.0)
 
-def _measured(tally: Tally, used: Used, *, units: float, scale: float) -> Measured:
+
+def measured_of(tally: Tally, used: Used, *, units: float, scale: float) -> Measured:
     """CPU time for each unit of work, scaled from seconds."""
     return Measured(
         cost=used.cpu_s / units * scale if units else None,
@@ -66,19 +76,25 @@ def _measured(tally: Tally, used: Used, *, units: float, scale: float) -> Measur
     )
 
 
-async def _open(port: int, make: Callable[[], SomeClient], count: int) -> list[SomeClient]:
+async def _open(aim: Aim, make: Callable[[], SomeClient], count: int) -> list[SomeClient]:
+    name = None if aim.tls is None else NAME
     loop = asyncio.get_running_loop()
     opened: list[SomeClient] = []
     while len(opened) < count:
         share = min(_OPENING_AT_ONCE, count - len(opened))
         pairs = await asyncio.gather(
-            *(loop.create_connection(make, "127.0.0.1", port) for _ in range(share))
+            *(
+                loop.create_connection(
+                    make, "127.0.0.1", aim.port, ssl=aim.tls, server_hostname=name
+                )
+                for _ in range(share)
+            )
         )
         opened.extend(client for _transport, client in pairs)
     return opened
 
 
-async def _window(tally: Tally, meter: Meter, span: Span) -> tuple[int, Used]:
+async def window(tally: Tally, meter: Meter, span: Span) -> tuple[int, Used]:
     """Wait out the warm-up and the window; the answers counted in it and what they cost."""
     await asyncio.sleep(span.warm_s)
     tally.restart()
@@ -89,9 +105,18 @@ async def _window(tally: Tally, meter: Meter, span: Span) -> tuple[int, Used]:
 
 
 async def requests_closed(
-    aim: Aim, span: Span, requests: Sequence[bytes], *, connections: int, body: bytes
+    aim: Aim,
+    span: Span,
+    requests: Sequence[bytes],
+    *,
+    connections: int,
+    body: bytes,
+    warm_up: int = 0,
 ) -> Measured:
-    """Each connection sends its next request as soon as it has its answer; µs per request."""
+    """Each connection sends its next request as soon as it has its answer; µs per request.
+
+    At least `warm_up` answers come before the window opens.
+    """
     tally = Tally()
     pool = itertools.cycle(requests)
     running = True
@@ -101,15 +126,20 @@ async def requests_closed(
         if running:
             client.send(next(pool))
 
-    clients = await _open(aim.port, lambda: RequestClient(tally, on_answer, body=body), connections)
+    clients = await _open(aim, lambda: RequestClient(tally, on_answer, body=body), connections)
     for client in clients:
         client.send(next(pool))
-    count, used = await _window(tally, aim.meter, span)
+    deadline = asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S
+    while tally.answers < warm_up and not tally.errors:
+        if asyncio.get_running_loop().time() > deadline:
+            tally.failed(f"only {tally.answers} answers to warm up")
+        await asyncio.sleep(0.05)
+    count, used = await window(tally, aim.meter, span)
     running = False
     await asyncio.sleep(0.05)
     for client in clients:
         client.close()
-    return _measured(tally, used, units=count, scale=1e6)
+    return measured_of(tally, used, units=count, scale=1e6)
 
 
 async def requests_paced(
@@ -143,12 +173,12 @@ async def requests_paced(
         else:
             overdue.append(moment_ns)
 
-    clients = await _open(aim.port, lambda: RequestClient(tally, on_answer, body=body), connections)
+    clients = await _open(aim, lambda: RequestClient(tally, on_answer, body=body), connections)
     free.extend(clients)
     pacer = Pacer(rate_per_s, on_due)
     pacer.start()
     try:
-        count, used = await _window(tally, aim.meter, span)
+        count, used = await window(tally, aim.meter, span)
     finally:
         pacer.stop()
     if count < 0.98 * rate_per_s * span.window_s:
@@ -156,14 +186,14 @@ async def requests_paced(
     await asyncio.sleep(0.05)
     for client in clients:
         client.close()
-    return _measured(tally, used, units=count, scale=1e6)
+    return measured_of(tally, used, units=count, scale=1e6)
 
 
 async def bulk(aim: Aim, *, up: bool, chunked: bool, size: int, times: int) -> Measured:
     """One body after another over one connection; ms of CPU per MB (10^6 bytes)."""
     tally = Tally()
     done = asyncio.Event()
-    (client,) = await _open(aim.port, lambda: BulkClient(tally, lambda _client: done.set()), 1)
+    (client,) = await _open(aim, lambda: BulkClient(tally, lambda _client: done.set()), 1)
 
     async def move(bytes_to_move: int) -> None:
         done.clear()
@@ -179,7 +209,7 @@ async def bulk(aim: Aim, *, up: bool, chunked: bool, size: int, times: int) -> M
             await move(size)
     used = Used.between(before, aim.meter.read())
     client.close()
-    return _measured(tally, used, units=tally.answers * size / MB, scale=1e3)
+    return measured_of(tally, used, units=tally.answers * size / MB, scale=1e3)
 
 
 async def _answered(done: asyncio.Event, tally: Tally) -> None:
@@ -207,18 +237,18 @@ async def websocket_echoes(aim: Aim, span: Span, *, connections: int, size: int)
 
     messages = message_pool(size)
     clients = await _open(
-        aim.port, lambda: WebSocketClient(tally, on_echo, messages=messages), connections
+        aim, lambda: WebSocketClient(tally, on_echo, messages=messages), connections
     )
     await asyncio.gather(*(client.upgrade(aim.caller) for client in clients))
     for client in clients:
         if not client.closing:
             client.say()
-    count, used = await _window(tally, aim.meter, span)
+    count, used = await window(tally, aim.meter, span)
     running = False
     await asyncio.sleep(0.05)
     for client in clients:
         client.close()
-    return _measured(tally, used, units=count, scale=1e6)
+    return measured_of(tally, used, units=count, scale=1e6)
 
 
 async def idle_memory(
@@ -260,7 +290,7 @@ async def _requests_once(
 ) -> list[RequestClient]:
     done = asyncio.Event()
     clients = await _open(
-        aim.port, lambda: RequestClient(tally, lambda _client: done.set(), body=ITEM_BODY), count
+        aim, lambda: RequestClient(tally, lambda _client: done.set(), body=ITEM_BODY), count
     )
     for client in clients:
         done.clear()
@@ -274,7 +304,7 @@ async def _websockets_once(
 ) -> list[WebSocketClient]:
     done = asyncio.Event()
     clients = await _open(
-        aim.port,
+        aim,
         lambda: WebSocketClient(tally, lambda _client: done.set(), messages=messages),
         count,
     )

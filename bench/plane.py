@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from bench.budgets import Budget, budget_of
 from bench.conditions import Conditions
 from bench.plane_cases import PLANE_CASES, PlaneCase
 from bench.plane_child import PlaneCost
-from bench.revisions import environment
 from bench.summary import Spread
 
-CURRENT = "router"
+CURRENT, PURE_AGAIN = "router", "router-pure"
+TODAYS = (CURRENT, PURE_AGAIN)
+"""The subjects that are held to the budget of their form; others are older revisions."""
 _TIMEOUT_S = 180.0
 logger = logging.getLogger("bench")
 
@@ -97,14 +98,14 @@ class PlaneRun:
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def measured(case: PlaneCase, code: Path | None, seconds: float) -> PlaneCost:
-    """Returns what a fresh process finds for the case with the router from `code`. Raises MeasurementError."""
+def measured(case: PlaneCase, environment: Mapping[str, str], seconds: float) -> PlaneCost:
+    """Returns what a fresh process with this environment finds for the case. Raises MeasurementError."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         out = Path(name, "cost.json")
         done = subprocess.run(
             [sys.executable, "-m", "bench.plane_child", case.name, f"{seconds:g}", str(out)],
             cwd=name,
-            env={**os.environ, **environment(code), "PYTHONHASHSEED": "0"},
+            env={**os.environ, **environment, "PYTHONHASHSEED": "0"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=_TIMEOUT_S,
@@ -118,18 +119,18 @@ def measured(case: PlaneCase, code: Path | None, seconds: float) -> PlaneCost:
 
 def carry_out(
     cases: Sequence[PlaneCase],
-    subjects: Mapping[str, Path | None],
+    subjects: Mapping[str, Mapping[str, str]],
     conditions: Conditions,
 ) -> PlaneRun:
     """Measures every case of every subject in every round, the subjects of a case one after the other.
 
-    `subjects` says by name where each one's router is imported from. Raises MeasurementError.
+    `subjects` has the environment of each by its name. Raises MeasurementError.
     """
     records = []
     for number in range(conditions.rounds):
         for case in cases:
-            for name, code in subjects.items():
-                found = measured(case, code, conditions.window_s)
+            for name, environment in subjects.items():
+                found = measured(case, environment, conditions.window_s)
                 logger.info(
                     "round %d  %-14s %-16s %8.2f %s",
                     number + 1, case.name, name, found.cost, case.unit,
@@ -138,27 +139,37 @@ def carry_out(
     return PlaneRun(conditions, round(os.getloadavg()[0], 2), tuple(records))
 
 
-def over_budget(run: PlaneRun, budget: Budget) -> list[str]:
-    """Returns the cases in which today's router costs more than it may, or has no budget."""
-    return [case for case in run.cases if not budget.holds(case, run.cost(case, CURRENT).median)]
+def over_budget(run: PlaneRun, budget_for: Callable[[str], Budget] = budget_of) -> list[str]:
+    """Returns what today's router does at more than it may cost in that form, or without a budget."""
+    return [
+        f"{case} ({form})"
+        for subject in run.subjects
+        if subject in TODAYS
+        for form in (run.form(subject),)
+        for case in run.cases
+        if not budget_for(form).holds(case, run.cost(case, subject).median)
+    ]
 
 
-def to_markdown(run: PlaneRun) -> str:
+def to_markdown(run: PlaneRun, budget_for: Callable[[str], Budget] = budget_of) -> str:
     """The conditions and one table."""
     conditions = run.conditions
     others = [subject for subject in run.subjects if subject != CURRENT]
-    budget = budget_of(run.form(CURRENT))
+    todays = [subject for subject in run.subjects if subject in TODAYS]
     head = ["case", "unit", *(f"{each} ({run.form(each)})" for each in run.subjects)]
-    head += [f"{CURRENT} / {other}" for other in others] + ["budget", ""]
+    head += [f"{CURRENT} / {other}" for other in others]
+    head += [f"budget, {run.form(each)}" for each in todays]
     titles = {case.name: case for case in PLANE_CASES}
     rows = []
     for name in run.cases:
         cells = [f"`{name}`: {titles[name].title}", titles[name].unit]
         cells += [_said(run.cost(name, subject)) for subject in run.subjects]
         cells += [_said(run.ratio(name, CURRENT, other)) for other in others]
-        limit = budget.costs.get(name)
-        cells += ["-" if limit is None else f"{limit:.2f}"]
-        cells += [budget.verdict(name, run.cost(name, CURRENT).median)]
+        for subject in todays:
+            budget = budget_for(run.form(subject))
+            verdict = budget.verdict(name, run.cost(name, subject).median)
+            limit = budget.costs.get(name)
+            cells += [verdict if limit is None else f"{limit:.2f}: {verdict}"]
         rows.append(cells)
     lines = (
         "# What the data plane alone costs",

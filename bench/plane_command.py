@@ -9,23 +9,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import conditions, plane
-from bench.budgets import budget_of, set_budget
-from bench.plane import CURRENT, MeasurementError, PlaneRun
+from bench.budgets import set_budget
+from bench.plane import CURRENT, PURE_AGAIN, TODAYS, MeasurementError, PlaneRun
 from bench.plane_cases import PLANE_CASES
-from bench.revisions import PREFIX, RevisionError, installed
+from bench.revisions import PREFIX, RevisionError, environment, installed
+from router import code_form
 
 _RESULTS = Path(__file__).parent / "results"
 _SECONDS, _QUICK_SECONDS = 2.0, 0.3
 logger = logging.getLogger("bench")
 
 
-def _subjects(asked: str | None) -> dict[str, Path | None]:
-    """Today's router first, then the older ones that were asked for. Ends the program for others."""
-    subjects: dict[str, Path | None] = {CURRENT: None}
-    for name in (asked or CURRENT).split(","):
+def _subjects(asked: str | None) -> dict[str, dict[str, str]]:
+    """The environments of today's router, in each form that it has here, and of the older ones that were asked for."""
+    subjects = {CURRENT: environment(None)}
+    if code_form.CURRENT.modules:
+        subjects[PURE_AGAIN] = environment(None) | {code_form.VARIABLE: "pure"}
+    for name in asked.split(",") if asked else ():
         if name.startswith(PREFIX):
-            subjects[name] = installed(name.removeprefix(PREFIX))
-        elif name != CURRENT:
+            subjects[name] = environment(installed(name.removeprefix(PREFIX)))
+        elif name not in TODAYS:
             sys.exit(f"the plane measurements know {CURRENT} and {PREFIX}REVISION, not {name}")
     return subjects
 
@@ -49,8 +52,9 @@ def main(arguments: argparse.Namespace) -> int:
     except (RevisionError, MeasurementError) as exc:
         sys.exit(str(exc))
     if arguments.set_budget:
-        medians = {case: run.cost(case, CURRENT).median for case in run.cases}
-        set_budget(run.form(CURRENT), medians, noted)
+        for subject in set(TODAYS) & set(run.subjects):
+            medians = {case: run.cost(case, subject).median for case in run.cases}
+            set_budget(run.form(subject), medians, noted)
     print(plane.to_markdown(run))
     _write(run, arguments.out, is_kept=not arguments.quick)
     return _judged(run)
@@ -59,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _write(run: PlaneRun, out: Path | None, *, is_kept: bool) -> None:
     if out is None and is_kept:
         revision = run.conditions.revision.rstrip("+")
-        out = _RESULTS / f"plane-{datetime.now(UTC):%Y-%m-%d}-{revision}-{run.form(CURRENT)}"
+        out = _RESULTS / f"plane-{datetime.now(UTC):%Y-%m-%d}-{revision}"
     if out is None:
         return
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -69,11 +73,10 @@ def _write(run: PlaneRun, out: Path | None, *, is_kept: bool) -> None:
 
 
 def _judged(run: PlaneRun) -> int:
-    form = run.form(CURRENT)
-    over = plane.over_budget(run, budget_of(form))
+    over = plane.over_budget(run)
     if over:
         print(
-            f"Over the budget of the {form} form (bench/budgets.json), or without one: {', '.join(over)}.\n"
+            f"Over the budget (bench/budgets.json), or without one: {', '.join(over)}.\n"
             "If it has to cost that much: --set-budget, and say why in the commit."
         )
     return 1 if over else 0

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from bench.cases import CASES
 from bench.conditions import Conditions
-from bench.goals import REFERENCE, judge
+from bench.goals import REFERENCES, judge
 from bench.loads import Measured
-from bench.subjects import MEMORY, SUBJECTS
+from bench.revisions import PREFIX
+from bench.subjects import MEMORY, title_of
 from bench.summary import Cell, Record, Spread, Summary
 
-_TITLES = {subject.name: subject.title for subject in SUBJECTS}
 _CASES = {case.name: case for case in CASES}
 _NOISY = 0.05
 
@@ -64,7 +64,7 @@ def to_markdown(run: Run) -> str:
         (
             "# What the router costs, beside its peers",
             "",
-            *_conditions(run.conditions),
+            *_conditions(run.conditions, summary),
             "",
             "## Goals",
             "",
@@ -74,10 +74,7 @@ def to_markdown(run: Run) -> str:
             "",
             *_table(summary, _cost),
             "",
-            f"## Ratio to {_TITLES[REFERENCE]}: median of the rounds' pairs (lowest to highest)",
-            "",
-            *_table(summary, lambda cell, case: _ratio(cell, summary.cell(case, REFERENCE))),
-            "",
+            *_ratios(summary),
             "## For information: requests (or MB, or messages) per second; p50 and p99 in ms;"
             " the proxy's share of its core",
             "",
@@ -86,6 +83,21 @@ def to_markdown(run: Run) -> str:
             *_remarks(summary),
         )
     )
+
+
+def _ratios(summary: Summary) -> Iterable[str]:
+    """A table for each of the references that was measured: peers, and older revisions of the router."""
+    older = [name for name in summary.subjects if name.startswith(PREFIX)]
+    for reference in (*REFERENCES, *older):
+        if reference in summary.subjects:
+            yield f"## Ratio to {title_of(reference)}: median of the rounds' pairs (lowest to highest)"
+            yield ""
+            yield from _table(summary, _ratio_to(summary, reference))
+            yield ""
+
+
+def _ratio_to(summary: Summary, reference: str) -> Callable[[Cell, str], str]:
+    return lambda cell, case: _spread(cell.ratio_to(summary.cell(case, reference)))
 
 
 def _rounded(measured: Measured) -> dict[str, object]:
@@ -101,7 +113,7 @@ def _rounded(measured: Measured) -> dict[str, object]:
     return {name: value for name, value in row.items() if value != []}
 
 
-def _conditions(conditions: Conditions) -> Iterable[str]:
+def _conditions(conditions: Conditions, summary: Summary) -> Iterable[str]:
     where = (
         "proxy, load and sandbox share the only core"
         if conditions.shared_core
@@ -113,19 +125,39 @@ def _conditions(conditions: Conditions) -> Iterable[str]:
         "machine": f"{conditions.cpu}, {conditions.cores} cores; Linux {conditions.kernel}",
         "placement": where,
         "rounds": f"{conditions.rounds}, interleaved; window {conditions.window_s:g} s",
-        "load average before": f"{conditions.load_average_before:g}",
+        "load average before, after": _loads(conditions),
+        "other programs, of the proxy's core": _shares(summary, "others"),
+        "other programs, of the load's core": _shares(summary, "load_others"),
         "Python": f"{conditions.python}, uvloop {conditions.uvloop}",
         "subjects": ", ".join(
-            f"{_TITLES.get(name, name)} {version}" for name, version in conditions.versions.items()
+            f"{title_of(name)} {version}" for name, version in conditions.versions.items()
         ),
     }
     yield from _rows(("condition", ""), rows.items())
 
 
+def _loads(conditions: Conditions) -> str:
+    after = conditions.load_average_after
+    return f"{conditions.load_average_before:g}" + ("" if after is None else f", {after:g}")
+
+
+def _shares(summary: Summary, name: str) -> str:
+    """How disturbed the run was, over all its measurements."""
+    shares = sorted(summary.figures(name))
+    if not shares:
+        return "not known"
+    highest, middle = shares[-1], shares[len(shares) // 2]
+    many = sum(share >= _NOISY for share in shares)
+    return (
+        f"{middle:.0%} in the median, {highest:.0%} at most; "
+        f"{many} of {len(shares)} measurements above {_NOISY:.0%}"
+    )
+
+
 def _goals(summary: Summary) -> Iterable[str]:
     rows = [
         (
-            _TITLES[verdict.goal.subject],
+            title_of(verdict.goal.subject),
             _CASES[verdict.goal.case].title,
             verdict.goal.wording,
             _spread(verdict.reached),
@@ -139,7 +171,7 @@ def _goals(summary: Summary) -> Iterable[str]:
 def _table(
     summary: Summary, show: Callable[[Cell, str], str], *, skip_family: str = ""
 ) -> Iterable[str]:
-    head = ("case", *(_TITLES.get(name, name) for name in summary.subjects))
+    head = ("case", *(title_of(name) for name in summary.subjects))
     rows = [
         (
             f"{_CASES[case].title} ({_CASES[case].unit})",
@@ -153,10 +185,6 @@ def _table(
 
 def _cost(cell: Cell, _case: str) -> str:
     return "invalid" if cell.by_round and not cell.valid else _spread(cell.cost)
-
-
-def _ratio(cell: Cell, reference: Cell) -> str:
-    return _spread(cell.ratio_to(reference))
 
 
 def _information(cell: Cell, _case: str) -> str:
@@ -177,10 +205,10 @@ def _remarks(summary: Summary) -> Iterable[str]:
         for subject in summary.subjects:
             cell = summary.cell(case, subject)
             for reason, count in cell.errors.items():
-                yield f"- {_TITLES[subject]}, {title}: invalid, {count} times: {reason}"
+                yield f"- {title_of(subject)}, {title}: invalid, {count} times: {reason}"
             others = cell.spread("others")
             if others is not None and others.high > _NOISY:
-                disturbed.append(f"{_TITLES[subject]} {others.high:.0%}")
+                disturbed.append(f"{title_of(subject)} {others.high:.0%}")
         if disturbed:
             yield f"- {title}: other programs took time on the proxy's core: {', '.join(disturbed)}"
 

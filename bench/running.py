@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bench.subjects import Site, Subject
+from bench.credentials import Credential
+from bench.subjects import USUAL, Setup, Site, Subject
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 8.0
@@ -111,9 +112,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The sandbox's process, listening."""
+
+    pid: int
+    port: int
+
+
 @contextlib.contextmanager
-def sandbox(cores: Cores) -> Iterator[int]:
-    """The sandbox's process, on the load's core; yields its port."""
+def sandbox(cores: Cores) -> Iterator[Sandbox]:
+    """The sandbox's process, on the load's core."""
     process = _spawn(
         [sys.executable, "-m", "bench.sandbox"],
         core=cores.load,
@@ -123,7 +132,7 @@ def sandbox(cores: Cores) -> Iterator[int]:
     )
     try:
         assert process.stdout is not None
-        yield int(process.stdout.readline())
+        yield Sandbox(process.pid, int(process.stdout.readline()))
     finally:
         _end(process)
         for pipe in (process.stdin, process.stdout):
@@ -133,13 +142,19 @@ def sandbox(cores: Cores) -> Iterator[int]:
 
 @contextlib.asynccontextmanager
 async def started(
-    subject: Subject, binary: Path, *, sandbox_port: int, token: str, cores: Cores
+    subject: Subject,
+    binary: Path,
+    *,
+    sandbox_port: int,
+    credential: Credential,
+    cores: Cores,
+    setup: Setup = USUAL,
 ) -> AsyncIterator[Started]:
     """One subject on the proxy's core, listening. Raises StartError."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         port, admin_port = free_ports(2)
-        site = Site(directory, port, admin_port, sandbox_port, token)
+        site = Site(directory, port, admin_port, sandbox_port, credential, setup)
         output = directory / "stdout"
         complaints = directory / "stderr"
         with output.open("ab") as stdout, complaints.open("ab") as stderr:
@@ -148,7 +163,7 @@ async def started(
                 core=cores.proxy,
                 stdout=stdout,
                 stderr=stderr,
-                environment=_environment(directory),
+                environment=_environment(directory) | dict(subject.environment),
             )
         try:
             await _listening(process, port, complaints)

@@ -97,6 +97,13 @@ class Summary:
         """The cell; an empty one when this wasn't measured."""
         return self._cells.get((case, subject), Cell())
 
+    def figures(self, name: str) -> list[float]:
+        """A figure of Measured from every measurement that has it."""
+        found = (
+            getattr(each, name) for cell in self._cells.values() for each in cell.by_round.values()
+        )
+        return [value for value in found if value is not None]
+
     @property
     def cases(self) -> list[str]:
         """The cases that were measured, in the order of their first record."""

@@ -16,9 +16,9 @@ class Reading:
     """One look at the clocks; all in nanoseconds, all since some fixed moment."""
 
     at_ns: int
-    cpu_ns: int  # of the process tree, to the nanosecond, threads that ended left out
+    cpu_ns: int  # of the processes, to the nanosecond, threads that ended left out
     ticked_ns: int  # the same to the clock tick, threads that ended included
-    core_ns: int  # everything that ran on the proxy's core
+    core_ns: int  # everything that ran on their core
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Used:
 
     elapsed_s: float
     cpu_s: float
-    others_s: float  # other programs on the proxy's core
+    others_s: float  # other programs on their core
 
     @classmethod
     def between(cls, before: Reading, after: Reading) -> Used:
@@ -58,11 +58,16 @@ def process_tree(root: int) -> list[int]:
 
 
 class Meter:
-    """The clocks of one proxy: its process tree, and the core it is pinned to."""
+    """The clocks of some processes, and of the core they are pinned to."""
 
-    def __init__(self, pid: int, *, core: int) -> None:
-        self._pids = process_tree(pid)
+    def __init__(self, *pids: int, core: int) -> None:
+        self._pids = pids
         self._core = f"cpu{core} "
+
+    @classmethod
+    def of_tree(cls, root: int, *, core: int) -> Meter:
+        """The clocks of a process and all its descendants that live now."""
+        return cls(*process_tree(root), core=core)
 
     def read(self) -> Reading:
         cpu_ns = sum(map(_scheduled_ns, self._pids))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from bench.budgets import Budget
 from bench.plane import MeasurementError, PlaneRecord, PlaneRun, carry_out, over_budget, to_markdown
 from bench.plane_cases import PLANE_CASES
 from bench.plane_child import PlaneCost
+from bench.revisions import environment
 
 NOTED = conditions.note(rounds=2, window_s=1, versions={}, shared_core=False)
 
@@ -44,9 +44,25 @@ def test_two_revisions_are_compared_round_by_round() -> None:
 
 
 def test_only_todays_router_is_held_to_the_budget() -> None:
-    assert over_budget(BOTH, Budget({"get": 25.0})) == []
-    assert over_budget(BOTH, Budget({"get": 20.0})) == ["get"]
-    assert over_budget(BOTH, Budget({})) == ["get"]
+    assert over_budget(BOTH, lambda _form: Budget({"get": 25.0})) == []
+    assert over_budget(BOTH, lambda _form: Budget({"get": 20.0})) == ["get (pure)"]
+    assert over_budget(BOTH, lambda _form: Budget({})) == ["get (pure)"]
+
+
+def test_each_form_has_its_own_budget() -> None:
+    both_forms = PlaneRun(
+        NOTED,
+        1.5,
+        (
+            PlaneRecord("get", "router", 0, dataclasses.replace(found(12.0), form="compiled")),
+            PlaneRecord("get", "router-pure", 0, found(30.0)),
+        ),
+    )
+    budgets = {"compiled": Budget({"get": 10.0}), "pure": Budget({"get": 30.0})}
+
+    assert over_budget(both_forms, budgets.__getitem__) == ["get (compiled)"]
+    text = to_markdown(both_forms, budgets.__getitem__)
+    assert "| 10.00: over by 20% | 30.00: within |" in text
 
 
 def test_a_run_is_kept_with_its_conditions() -> None:
@@ -63,7 +79,8 @@ def test_the_table_has_both_revisions_and_their_ratio() -> None:
     text = to_markdown(BOTH)
 
     assert (
-        "| case | unit | router (pure) | router@old (pure) | router / router@old | budget |" in text
+        "| case | unit | router (pure) | router@old (pure) | router / router@old | budget, pure |"
+        in text
     )
     assert "0.55 (0.50 to 0.60)" in text
 
@@ -71,22 +88,24 @@ def test_the_table_has_both_revisions_and_their_ratio() -> None:
 def test_the_subjects_of_a_case_are_measured_one_after_the_other(monkeypatch) -> None:
     order = []
 
-    def measured(case, code, seconds):
-        order.append((case.name, code))
+    def measured(case, environment, seconds):
+        order.append((case.name, environment["X"]))
         return found(1.0)
 
     monkeypatch.setattr(plane, "measured", measured)
-    old = Path("/old")
 
-    made = carry_out(PLANE_CASES[:2], {"router": None, "router@old": old}, NOTED)
+    subjects = {"router": {"X": "new"}, "router@old": {"X": "old"}}
+    made = carry_out(PLANE_CASES[:2], subjects, NOTED)
 
     first, second = PLANE_CASES[0].name, PLANE_CASES[1].name
-    assert order == [(first, None), (first, old), (second, None), (second, old)] * NOTED.rounds
+    assert (
+        order == [(first, "new"), (first, "old"), (second, "new"), (second, "old")] * NOTED.rounds
+    )
     assert len(made.records) == len(order)
 
 
-def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_process_that_fails_says_why() -> None:
     nonsense = dataclasses.replace(PLANE_CASES[0], name="nonsense")
 
     with pytest.raises(MeasurementError, match=r"(?s)nonsense ended with 1: .*StopIteration"):
-        plane.measured(nonsense, None, 0.0)
+        plane.measured(nonsense, environment(None), 0.0)

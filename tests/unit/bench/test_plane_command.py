@@ -10,6 +10,7 @@ import pytest
 from bench import __main__ as command
 from bench import budgets, plane, plane_command
 from bench.plane_child import PlaneCost
+from router.code_form import CodeForm
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +18,7 @@ def measured_at_once(monkeypatch, tmp_path: Path) -> Path:
     cost = PlaneCost(cost=10.0, raw_us=10.0, calibration_us=200.0, runs=9, form="pure")
     monkeypatch.setattr(plane, "measured", lambda *_: cost)
     path = tmp_path / "budgets.json"
-    for module in (plane, plane_command):
-        monkeypatch.setattr(module, "budget_of", lambda form: budgets.budget_of(form, path))
-    monkeypatch.setattr(
-        plane_command, "set_budget", lambda *given: budgets.set_budget(*given, path)
-    )
+    monkeypatch.setattr(budgets, "BUDGETS", path)
     monkeypatch.setattr(plane_command, "_RESULTS", tmp_path / "results")
     return path
 
@@ -46,7 +43,7 @@ def test_a_whole_run_is_kept_and_a_quick_one_is_not(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
     command.main(["--plane", "--cases", "get"])
-    assert {path.suffix for path in (tmp_path / "results").glob("plane-*-pure.*")} == {
+    assert {path.suffix for path in (tmp_path / "results").glob("plane-*")} == {
         ".json",
         ".md",
     }
@@ -63,3 +60,16 @@ def test_a_whole_run_is_kept_and_a_quick_one_is_not(tmp_path: Path) -> None:
 def test_what_can_not_be_measured_is_refused(arguments: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         command.main(["--plane", "--quick", *arguments])
+
+
+def test_both_forms_are_measured_where_there_are_two(
+    monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = CodeForm(modules={"router.proxy": "file.so"})
+    monkeypatch.setattr(plane_command.code_form, "CURRENT", built)
+
+    command.main(["--plane", "--quick", "--cases", "get"])
+
+    assert (
+        "| router (pure) | router-pure (pure) | router / router-pure |" in capsys.readouterr().out
+    )

@@ -76,11 +76,11 @@ def test_goals_are_shown_with_what_was_reached() -> None:
     markdown = to_markdown(WHOLE)
 
     assert (
-        "| small GET, 64 connections, heads differ | at most 0.8 x envoy's | 0.60 | met |"
+        "| small GET, 64 connections, heads differ | at most 0.5 x envoy's | 0.60 | missed |"
         in markdown
     )
-    assert "| idle WebSockets | at most 10 MB per 1,000 | 9.00 | met |" in markdown
-    assert "| 100 MB down, chunked | at most 1 x envoy's | - | not measured |" in markdown
+    assert "| idle WebSockets | at most 9 MB per 1,000 | 9.00 | met |" in markdown
+    assert "| 100 MB down, chunked | at most 0.85 x envoy's | - | not measured |" in markdown
 
 
 def test_an_invalid_cell_says_so_and_why() -> None:
@@ -98,6 +98,32 @@ def test_a_disturbed_cell_is_remarked_on() -> None:
         "- 100 MB down, with a length: other programs took time on the proxy's core: Envoy 20%"
         in to_markdown(run)
     )
+
+
+def test_the_report_says_how_disturbed_the_run_was() -> None:
+    run = one_run(
+        Record("down", "envoy", 0, Measured(cost=1.0, others=0.2, load_others=0.5)),
+        Record("down", "router", 0, Measured(cost=1.0, others=0.01, load_others=0.0)),
+        Record("up", "router", 0, Measured(cost=1.0, others=0.02)),
+    )
+    markdown = to_markdown(run)
+
+    said = "2% in the median, 20% at most; 1 of 3 measurements above 5%"
+    assert f"| other programs, of the proxy's core | {said} |" in markdown
+    assert "| other programs, of the load's core | 50% in the median, 50% at most;" in markdown
+
+
+def test_an_older_revision_is_compared_with_as_peers_are() -> None:
+    run = one_run(
+        Record("down", "router", 0, Measured(cost=1.0)),
+        Record("down", "router@982d981", 0, Measured(cost=2.0)),
+    )
+
+    title = "Ratio to Sandbox Router at 982d981"
+    assert table(to_markdown(run), title)["100 MB down, with a length (ms CPU per MB)"] == [
+        "0.50",
+        "1.00",
+    ]
 
 
 def test_both_files_stand_beside_each_other(tmp_path: Path) -> None:

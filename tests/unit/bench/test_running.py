@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.credentials import Credential
 from bench.running import Cores, StartError, free_ports, sandbox, started
 from bench.subjects import Site, Subject
 
@@ -18,12 +19,17 @@ CORES = Cores.found()
 
 
 def subject(command: Callable[[Path, Site], list[str]]) -> Subject:
-    return Subject("fake", "Fake", "", lambda: None, command, "--version")
+    own = {"SANDBOX_ROUTER_FORM": "pure"}
+    return Subject("fake", "Fake", "", lambda: None, command, "--version", environment=own)
 
 
 async def start(command: Callable[[Path, Site], list[str]]) -> tuple[int, set[int], list[str]]:
     async with started(
-        subject(command), Path(sys.executable), sandbox_port=1, token="t", cores=CORES
+        subject(command),
+        Path(sys.executable),
+        sandbox_port=1,
+        credential=Credential("t", "s"),
+        cores=CORES,
     ) as running:
         environment = Path(f"/proc/{running.pid}/environ").read_text().split("\0")
         return running.pid, os.sched_getaffinity(running.pid), environment
@@ -51,7 +57,8 @@ async def test_our_settings_in_the_environment_change_no_subject(
 
     _pid, _affinity, environment = await start(serve)
 
-    assert not [each for each in environment if each.startswith(("SANDBOX_ROUTER_", "GOGC"))]
+    foreign = [each for each in environment if each.startswith(("SANDBOX_ROUTER_", "GOGC"))]
+    assert foreign == ["SANDBOX_ROUTER_FORM=pure"]
 
 
 async def test_a_subject_that_ends_at_once_says_why() -> None:
@@ -74,7 +81,7 @@ async def test_the_sandbox_serves_until_it_is_left() -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/items/1", timeout=10) as answer:
             return int(answer.status)
 
-    with sandbox(CORES) as port:
-        assert await asyncio.to_thread(ask, port) == 200
+    with sandbox(CORES) as running:
+        assert await asyncio.to_thread(ask, running.port) == 200
     with pytest.raises(OSError):
-        await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.open_connection("127.0.0.1", running.port)

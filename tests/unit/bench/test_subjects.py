@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from bench import revisions, subjects
 from bench.cases import CASES
-from bench.subjects import SUBJECTS, Site, Subject, new_token
+from bench.credentials import Credential
+from bench.subjects import SUBJECTS, TLS, Setup, Site, Subject, at_revision, title_of
 from router.cli import main
+from router.code_form import CodeForm
 
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return Site(tmp_path, port=18_080, admin_port=18_081, sandbox_port=18_888, token="t0ken")
+    credential = Credential("t0ken", "s" * 48)
+    return Site(tmp_path, 18_080, 18_081, 18_888, credential)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda each: each.name)
@@ -28,7 +34,7 @@ def test_a_configuration_is_filled_in_to_the_last_name(subject: Subject, site: S
 
     assert command[0] == "/opt/binary"
     assert not re.search(r"@[A-Z_]+@", written)
-    assert "t0ken" in written
+    assert ("t0ken" if not subject.name.startswith("router") else "s" * 48) in written
     assert "18888" in written
     assert "18080" in written + " ".join(command)
 
@@ -53,8 +59,14 @@ def test_the_routers_differ_in_the_access_log(name: str, value: str, site: Site)
     assert command[command.index("--access-log") + 1] == value
 
 
-@pytest.mark.parametrize("name", ["router", "router-log"])
-def test_the_router_knows_the_settings_it_is_given(name: str, site: Site) -> None:
+ROUTERS = [each.name for each in SUBJECTS if each.name.startswith("router")]
+SETUPS = [Setup(), Setup(tls=True), Setup(behind_proxy=True), Setup(sandboxes=("a", "b"))]
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=["usual", "tls", "behind a proxy", "many"])
+@pytest.mark.parametrize("name", ROUTERS)
+def test_the_router_knows_the_settings_it_is_given(name: str, setup: Setup, site: Site) -> None:
+    site = dataclasses.replace(site, setup=setup)
     _binary, serve, *flags = BY_NAME[name].command(Path("sandbox-router"), site)
 
     checked = CliRunner().invoke(main, ["check-config", *flags])
@@ -71,9 +83,43 @@ def test_a_version_is_read_from_what_a_binary_says(tmp_path: Path) -> None:
     assert BY_NAME["envoy"].version(binary) == "1.40.0"
 
 
-def test_two_tokens_differ() -> None:
-    assert new_token() != new_token()
-    assert len(new_token()) >= 32
+@pytest.mark.parametrize("subject", [each for each in SUBJECTS if TLS in each.families])
+def test_a_subject_under_tls_shows_the_runs_certificate(subject: Subject, site: Site) -> None:
+    site = dataclasses.replace(site, setup=Setup(tls=True))
+    command = subject.command(Path("binary"), site)
+    written = {path: path.read_text() for path in site.directory.iterdir()}
+    shown = {path.name for path in written if "BEGIN" in written[path]}
+
+    assert shown == {"certificate.pem", "key.pem", "both.pem"}
+    said = " ".join(command) + "".join(text for text in written.values() if "BEGIN" not in text)
+    assert "certificate.pem" in said or "both.pem" in said
+
+
+def test_a_subject_of_few_cases_takes_part_in_no_other() -> None:
+    assert BY_NAME["router-2w"].takes_part("get-64-differ", "request")
+    assert not BY_NAME["router-2w"].takes_part("get-8-differ", "request")
+    assert BY_NAME["envoy"].takes_part("get-8-differ", "request")
+    assert not BY_NAME["envoy"].takes_part("get-8-turns", "turns")
+
+
+def test_an_older_revision_runs_its_own_code(monkeypatch, site: Site, tmp_path: Path) -> None:
+    monkeypatch.setattr(revisions, "installed", lambda _name: tmp_path / "old")
+    subject = at_revision("router@old")
+
+    assert subject.title == title_of("router@old") == "Sandbox Router at old"
+    assert subject.environment["PYTHONPATH"].startswith(str(tmp_path / "old"))
+    assert subject.command(Path(sys.executable), site)[:4] == [
+        sys.executable, "-m", "router", "serve",
+    ]  # fmt: skip
+
+
+def test_a_second_form_is_measured_only_where_there_are_two(monkeypatch) -> None:
+    monkeypatch.setattr(subjects.code_form, "CURRENT", CodeForm(reason="it was not built"))
+    assert BY_NAME["router-pure"].locate() is None
+
+    monkeypatch.setattr(subjects.code_form, "CURRENT", CodeForm(modules={"router.a": "a.so"}))
+    assert BY_NAME["router-pure"].locate() == BY_NAME["router"].locate()
+    assert BY_NAME["router-pure"].environment == {"SANDBOX_ROUTER_FORM": "pure"}
 
 
 def test_the_documentation_names_every_subject_and_case() -> None:
