@@ -31,6 +31,7 @@ from router.proxy.downstream import Downstream
 from router.proxy.gateway import Gateway
 from router.proxy.needs import Limits
 from router.proxy.pool import Pool
+from router.proxy.wire.stripping import Stripped
 from router.routing.target import TargetParser
 from router.server.drain import drain
 from router.server.listeners import Listener
@@ -211,6 +212,7 @@ class Worker:
             trusted_proxies=settings.routing.trusted_proxies,
             preserve_host=settings.routing.preserve_host,
             origin_policy=settings.routing.origin,
+            stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,
             tracer=tracer,

@@ -138,6 +138,8 @@ class Exchange:
             peer=downstream.peer,
             keep_authorization=not self.authenticated.consumed_authorization,
             origin_policy=gateway.origin_policy,
+            path_root=self.target.path_root,
+            stripped=gateway.stripped,
         )
         if self._request_ended:
             upstream.write(data)

@@ -48,6 +48,7 @@ from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.partial_head import PartialHead, check_sizes
 from router.proxy.wire.peer import Network, Peer, client_address
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, State
 from router.routing.target import TargetParser
 from router.tasks import TaskSet
@@ -79,6 +80,7 @@ class Gateway:
         origin_policy: str,
         identity_of: Callable[[Any], CertificateIdentity | None],
         identity_in_header: Callable[[bytes], CertificateIdentity | None],
+        stripped: Stripped | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self.targets = targets
@@ -92,6 +94,7 @@ class Gateway:
         self.trusted_proxies = trusted_proxies
         self.preserve_host = preserve_host
         self.origin_policy = origin_policy
+        self.stripped = stripped
         self.identity_of = identity_of
         self._identity_in_header = identity_in_header
         self._tasks = tasks

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from router.routing.authority import canonical_authority
+
 _ABSOLUTE = re.compile(rb"(?:([hH][tT][tT][pP][sS]?):)?//([^/?#\\]*)(.*)", re.DOTALL)
-_DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 _WHITESPACE = b" \t"
 
 
@@ -25,8 +26,8 @@ def scoped_location(value: bytes, *, root: bytes, own_authorities: Collection[by
     if match is None or not match[2]:
         return value
     scheme = (match[1] or b"").lower()
-    authority = _canonical(match[2], scheme)
-    if not any(authority == _canonical(own, scheme) for own in own_authorities):
+    authority = canonical_authority(match[2], scheme)
+    if not any(authority == canonical_authority(own, scheme) for own in own_authorities):
         return value
     path: bytes = match[3]
     if not path.startswith(b"/"):
@@ -77,8 +78,3 @@ def _default_path(request_path: bytes) -> bytes:
 
 def _is_under(path: bytes, root: bytes) -> bool:
     return path.startswith(root) and path[len(root) : len(root) + 1] in (b"", b"/", b"?", b"#")
-
-
-def _canonical(authority: bytes, scheme: bytes) -> bytes:
-    """Returns an authority in lower case without its scheme's default port."""
-    return authority.lower().removesuffix(_DEFAULT_PORTS.get(scheme, b"\n"))

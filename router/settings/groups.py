@@ -69,6 +69,8 @@ class Routing:
     preserve_host: bool
     origin: str
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
+    strip_headers: tuple[str, ...]
+    strip_cookies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,10 @@ ROUTING = (
     _row("default-port", values.integer(least=1, most=65535), "8888", "The sandbox's port when the request names none."),
     _row("default-namespace", places.label(), "default", "The sandbox's namespace when the request names none."),
     _row("preserve-host", values.boolean(), "false", "Hand the client's Host on instead of the pod's address."),
-    _row("origin", values.choice("rewrite", "keep", "drop"), "rewrite", "What becomes of Origin on WebSocket upgrades; `rewrite` makes it match Host, as Jupyter and code-server demand."),
+    _row("origin", values.choice("rewrite", "keep", "drop"), "rewrite", "What becomes of an Origin that is the sandbox's own address as the client used it; `rewrite` makes it match the Host that the app sees, as Jupyter and Django demand. Any other Origin is never changed."),
     _row("trusted-proxies", places.network(), "", "Networks of proxies whose X-Forwarded headers are believed and appended to.", shown_default="none", legacy=("TRUSTED_PROXY_CIDRS",)),
+    _row("strip-headers", values.header_names(), "", "Request headers that no sandbox is sent, such as those in which a front says who signed in; `*` at the end of a name stands for anything.", shown_default="none"),
+    _row("strip-cookies", values.cookie_names(), "", "Cookies that no sandbox is sent, such as a front's session; `*` at the end of a name stands for anything.", shown_default="none"),
 )
 
 _row = partial(Setting, "auth")

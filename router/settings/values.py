@@ -261,3 +261,42 @@ def printable(value: str) -> str:
     if not value.isprintable():
         raise BadValueError("has control characters", "write printable characters only")
     return value
+
+
+NAME_PATTERN = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+\*?")
+NEEDED_HEADERS = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "expect"}
+)
+
+
+def header_names() -> Kind:
+    """Several header names, in lower case; one that ends in `*` stands for all that begin so."""
+
+    def parse(text: str) -> str:
+        name = _name_pattern(text).lower().replace("_", "-")
+        beginning = name.removesuffix("*")
+        needed = [
+            n
+            for n in NEEDED_HEADERS
+            if n == name or (beginning != name and n.startswith(beginning))
+        ]
+        if needed:
+            raise BadValueError(
+                f"names {min(needed)}, which no request goes without", "name other headers"
+            )
+        return name
+
+    return Kind("list", "NAME[*],...", parse, list, is_list=True)
+
+
+def cookie_names() -> Kind:
+    """Several cookie names; one that ends in `*` stands for all that begin so."""
+    return Kind("list", "NAME[*],...", _name_pattern, list, is_list=True)
+
+
+def _name_pattern(text: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise BadValueError(
+            f"has an item that is no name: {text!r}", "write a name, or its beginning and a `*`"
+        )
+    return text

@@ -6,22 +6,28 @@ On the hot path: written as plain loops over byte strings (bench/results shows w
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from typing import Final
 
 from router.errors import BadRequest
-from router.proxy.wire.head_lines import Special, drop_nominated
+from router.proxy.wire.head_lines import drop_nominated
 from router.proxy.wire.header_rules import Kind
-from router.proxy.wire.peer import Peer
+from router.proxy.wire.peer import Peer, called_host, called_scheme
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.stripping import Stripped
+from router.routing.authority import canonical_authority
 
 SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 """A WebSocket subprotocol of this form is a credential: consumed, never offered to the sandbox."""
 
 _STAYS_IN_REQUEST: Final = frozenset({Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.TRACEPARENT})
 _REWRITTEN_IN_REQUEST: Final = frozenset(
-    {Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL}
+    {Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL, Kind.COOKIE}
 )
+# Both may be long, so what is no origin or prefix of ours is never searched to its end.
+_ORIGIN = re.compile(rb"(https?)://([a-z0-9._~%\[\]:-]{1,300})")
+_PREFIX = re.compile(rb"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1000}")
 _VIA: Final = {10: b"Via: 1.0 sandbox-router\r\n\r\n", 11: b"Via: 1.1 sandbox-router\r\n\r\n"}
 
 
@@ -33,48 +39,88 @@ def crossing_request_head(
     peer: Peer,
     keep_authorization: bool,
     origin_policy: str,
+    path_root: bytes = b"",
+    stripped: Stripped | None = None,
 ) -> bytes:
     """Returns the head that the sandbox is sent.
 
-    `target` is what follows the method, `host` the Host header's value; `origin_policy` is `rewrite`, `keep` or `drop` and
-    concerns upgrades alone.
+    `target` is what follows the method, `host` the Host header's value; `origin_policy` (`rewrite`, `keep`, `drop`) is for the
+    app's own Origin alone; `path_root` is what was taken off the path, b"" for nothing.
     """
     lines = head.lines[:-2]
     lines[0] = b"%b %b HTTP/1.1" % (head.method, target)
-    for special in head.special:
-        kind = special[0]
-        if kind in _STAYS_IN_REQUEST:
+    for kind, name, value, at in head.special:
+        if kind in _STAYS_IN_REQUEST or (kind == Kind.COOKIE and stripped is None):
             continue
         if kind == Kind.HOST:
-            lines[special[3]] = b"%b: %b" % (special[1], host)
+            lines[at] = b"%b: %b" % (name, host)
         elif kind in _REWRITTEN_IN_REQUEST:
-            lines[special[3]] = _special_line(head, special, host, origin_policy)
-        elif kind != Kind.AUTHORIZATION or not keep_authorization:
-            lines[special[3]] = b""
+            if kind == Kind.ORIGIN:
+                value = _origin(head, value, host, peer, origin_policy)
+            else:
+                value = _rewritten(kind, value, stripped)
+            lines[at] = b"%b: %b" % (name, value) if value else b""
+        elif not _crosses(kind, peer, keep_authorization, path_root):
+            lines[at] = b""
     if head.nominated:
         drop_nominated(lines, head.nominated)
+    if stripped is not None:
+        stripped.drop_headers(lines)
     is_usual = head.upgrade is None and not head.accepts_trailers and head.has_host_line
     return b"%b\r\n%b%b%b" % (
         b"\r\n".join(filter(None, lines)),
-        b"" if is_usual else _hop_by_hop(head, host),
-        _forwarded(head, peer),
+        b"" if is_usual else _hop_by_hop(head, host, peer),
+        _forwarded(head, peer, path_root),
         _VIA[head.version],
     )
 
 
-def _special_line(head: RequestHead, special: Special, host: bytes, origin_policy: str) -> bytes:
-    """Returns what becomes of the line; b"" drops it."""
-    kind, name, value, _ = special
-    if kind == Kind.TRANSFER_ENCODING:
-        return b"%b: chunked" % name
-    if kind == Kind.ORIGIN:
-        if head.upgrade is None or origin_policy == "keep":
-            return b"%b: %b" % (name, value)
-        return b"%b: http://%b" % (name, host) if origin_policy == "rewrite" else b""
-    if kind == Kind.WEBSOCKET_PROTOCOL:
-        offered = without_token(value)
-        return b"%b: %b" % (name, offered) if offered else b""
-    return b""
+def _rewritten(kind: int, value: bytes, stripped: Stripped | None) -> bytes:
+    """Returns the value that a line of this kind gets, b"" to drop the line."""
+    if kind == Kind.COOKIE and stripped is not None:
+        return stripped.without_cookies(value)
+    return without_token(value) if kind == Kind.WEBSOCKET_PROTOCOL else b"chunked"
+
+
+def _crosses(kind: int, peer: Peer, keep_authorization: bool, path_root: bytes) -> bool:
+    """Returns True when a line of this kind crosses as it came."""
+    if kind == Kind.AUTHORIZATION:
+        return keep_authorization
+    if kind == Kind.CLAIM:
+        return peer.is_trusted
+    return kind == Kind.FORWARDED_PREFIX and peer.is_trusted and not path_root
+
+
+def _origin(head: RequestHead, origin: bytes, host: bytes, peer: Peer, policy: str) -> bytes:
+    """Returns the Origin that the sandbox sees, b"" for none: its own pages' one matches its Host, any other is as it came."""
+    if policy == "keep" or not is_own_origin(origin, head, peer):
+        return origin
+    if policy == "drop":
+        return b""
+    scheme, _, authority = origin.partition(b"://")
+    if canonical_authority(authority, scheme) == canonical_authority(host, scheme):
+        return origin
+    return b"http://" + host
+
+
+def is_own_origin(origin: bytes, head: RequestHead, peer: Peer) -> bool:
+    """Returns True when an Origin is the one that the client's own address for the sandbox has."""
+    match = _ORIGIN.fullmatch(origin.lower())
+    called = called_host(head, peer)
+    if match is None or not called:
+        return False
+    scheme, authority = match.groups()
+    return called_scheme(head, peer) in (None, scheme) and (
+        canonical_authority(authority, scheme) == canonical_authority(called, scheme)
+    )
+
+
+def front_prefix(head: RequestHead, peer: Peer) -> bytes:
+    """Returns the path that a trusted proxy took off before us, without a slash at its end; b"" for none."""
+    prefix = head.forwarded_prefix
+    if prefix is None or not peer.is_trusted or not _PREFIX.fullmatch(prefix):
+        return b""
+    return b"" if prefix.startswith(b"//") else prefix.rstrip(b"/")
 
 
 def without_token(subprotocols: bytes) -> bytes:
@@ -96,7 +142,7 @@ def subprotocol_token(subprotocols: bytes | None) -> bytes | None:
     return tokens[0][len(SUBPROTOCOL_TOKEN_PREFIX) :] if tokens else None
 
 
-def _hop_by_hop(head: RequestHead, host: bytes) -> bytes:
+def _hop_by_hop(head: RequestHead, host: bytes, peer: Peer) -> bytes:
     """Returns the header lines that concern this hop, and a Host for a request that came without."""
     lines = [] if head.has_host_line else [b"Host: %b\r\n" % host]
     if head.upgrade is not None:
@@ -108,13 +154,13 @@ def _hop_by_hop(head: RequestHead, host: bytes) -> bytes:
         lines.append(b"Connection: TE\r\n")
     if head.accepts_trailers:
         lines.append(b"TE: trailers\r\n")
-    if head.upgrade is not None:
+    if head.upgrade is not None and peer.is_trusted:
         lines.append(_missing_websocket_key(head))
     return b"".join(lines)
 
 
 def _missing_websocket_key(head: RequestHead) -> bytes:
-    """Returns the line that completes a WebSocket's handshake when its gateway made it of HTTP/2 or HTTP/3, else nothing.
+    """Returns the line that completes a WebSocket's handshake when a trusted gateway made it of HTTP/2 or HTTP/3, else nothing.
 
     RFC 8441 has no key, Envoy adds none (its issue 8547), and no server on HTTP/1.1 takes a handshake without.
     """
@@ -129,7 +175,7 @@ def _missing_websocket_key(head: RequestHead) -> bytes:
     return b"Sec-WebSocket-Key: %b\r\n" % base64.b64encode(secrets.token_bytes(16))
 
 
-def _forwarded(head: RequestHead, peer: Peer) -> bytes:
+def _forwarded(head: RequestHead, peer: Peer, path_root: bytes) -> bytes:
     """Returns X-Forwarded-*: replaced, or from a trusted proxy appended to and believed."""
     host = head.host
     lines = peer.lines
@@ -139,4 +185,8 @@ def _forwarded(head: RequestHead, peer: Peer) -> bytes:
         proto = head.forwarded_proto or (b"https" if peer.is_tls else b"http")
         lines = b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\n" % (chain, proto)
         host = head.forwarded_host or host
-    return b"%bX-Forwarded-Host: %b\r\n" % (lines, host) if host else lines
+    if host:
+        lines = b"%bX-Forwarded-Host: %b\r\n" % (lines, host)
+    if path_root:
+        lines = b"%bX-Forwarded-Prefix: %b%b\r\n" % (lines, front_prefix(head, peer), path_root)
+    return lines

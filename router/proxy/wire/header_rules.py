@@ -38,10 +38,14 @@ class Kind:
     ORIGIN: Final = 21
     WEBSOCKET_PROTOCOL: Final = 22
     TRACEPARENT: Final = 23
+    CLAIM: Final = 24
+    """Says who the client is or how it came: believed of trusted proxies alone."""
+    FORWARDED_PREFIX: Final = 25
+    COOKIE: Final = 26
     # responses
-    LOCATION: Final = 24
-    SET_COOKIE: Final = 25
-    COUNT: Final = 26
+    LOCATION: Final = 27
+    SET_COOKIE: Final = 28
+    COUNT: Final = 29
     """How many kinds there are; tables by kind are this long."""
 
 
@@ -75,7 +79,75 @@ _VOUCHED_FOR = {
     b"x-sandbox-timeout": Kind.SANDBOX_TIMEOUT,
     b"x-sandbox-token": Kind.SANDBOX_TOKEN,
     b"x-sandbox-router-error": Kind.DROP,
+    b"x-sandbox-upstream": Kind.DROP,
+    b"proxy": Kind.DROP,  # a CGI script would read it as HTTP_PROXY
+    b"x-forwarded-prefix": Kind.FORWARDED_PREFIX,
+    **dict.fromkeys(
+        (
+            # who the client is
+            b"x-forwarded",
+            b"x-real-ip",
+            b"x-client-ip",
+            b"x-cluster-client-ip",
+            b"x-originating-ip",
+            b"x-remote-addr",
+            b"x-remote-ip",
+            b"x-proxyuser-ip",
+            b"true-client-ip",
+            b"cf-connecting-ip",
+            b"cf-connecting-ipv6",
+            b"cf-ipcountry",
+            b"cf-pseudo-ipv4",
+            b"cf-visitor",
+            b"do-connecting-ip",
+            b"fastly-client-ip",
+            b"fly-client-ip",
+            b"x-appengine-user-ip",
+            b"x-azure-clientip",
+            b"x-azure-socketip",
+            b"x-nf-client-connection-ip",
+            # what it asked for, and how it came
+            b"x-host",
+            b"x-rewrite-url",
+            b"x-scheme",
+            b"x-url-scheme",
+            b"front-end-https",
+            b"x-arr-ssl",
+            # whom a front has signed in
+            b"remote-user",
+            b"remote-groups",
+            b"remote-name",
+            b"remote-email",
+            b"x-remote-user",
+            b"x-remote-group",
+            b"x-remote-groups",
+            b"x-remote-email",
+            b"x-authenticated-user",
+            b"x-webauth-user",
+            b"x-client-cert",
+            b"x-arr-clientcert",
+            b"ssl-client-cert",
+            b"ssl-client-verify",
+        ),
+        Kind.CLAIM,
+    ),
 }
+
+CLAIM_PREFIXES: Final = (
+    b"x-forwarded-",
+    b"x-original-",
+    b"x-auth-request-",
+    b"x-envoy-",
+    b"x-ssl-",
+    b"x-remote-extra-",
+    b"x-amzn-oidc-",
+    b"x-authentik-",
+    b"x-goog-authenticated-user-",
+    b"x-goog-iap-",
+    b"x-ms-client-principal",
+    b"cf-access-",
+)
+"""How the rest of that family begins; every such name is a CLAIM unless it has a kind of its own."""
 
 _REQUEST = {
     **_HOP_BY_HOP,
@@ -87,6 +159,7 @@ _REQUEST = {
     b"origin": Kind.ORIGIN,
     b"sec-websocket-protocol": Kind.WEBSOCKET_PROTOCOL,
     b"traceparent": Kind.TRACEPARENT,
+    b"cookie": Kind.COOKIE,
 }
 
 _RESPONSE = {
@@ -134,8 +207,8 @@ _PROTECTED_PREFIXES = (
     b"cross-origin-",
     b"x-csrf",
     b"x-xsrf",
-    b"x-forwarded-",
     b"x-sandbox-",
+    *CLAIM_PREFIXES,
 )
 
 # RFC 9110 §6.5.1: what controls framing, routing, authentication or content handling is no trailer.
@@ -169,10 +242,20 @@ _MEMO_NAME_BYTES = 64
 class KindTable(dict[bytes, int]):
     """A header's Kind by its exact spelling; a missing spelling is classified and, while there is room, remembered."""
 
-    def __init__(self, kinds: dict[bytes, int], *, lookalikes: frozenset[bytes]) -> None:
+    def __init__(
+        self,
+        kinds: dict[bytes, int],
+        *,
+        lookalikes: frozenset[bytes],
+        prefixes: tuple[bytes, ...] = (),
+        prefix_kind: int = Kind.FORWARD,
+    ) -> None:
+        """Names in `kinds` have those; others that begin like one of `prefixes` have `prefix_kind`."""
         super().__init__()
         self._kinds = kinds
         self._lookalikes = lookalikes
+        self._prefixes = prefixes
+        self._prefix_kind = prefix_kind
 
     def __missing__(self, name: bytes) -> int:
         kind = self._classify(name.lower())
@@ -184,12 +267,17 @@ class KindTable(dict[bytes, int]):
         kind = self._kinds.get(lower)
         if kind is not None:
             return kind
-        if b"_" in lower and lower.replace(b"_", b"-") in self._lookalikes:
-            return Kind.DROP
-        return Kind.FORWARD
+        if b"_" in lower:
+            # Of trusted proxies too: one that takes the real name out of what clients send may let this pass.
+            spelt = lower.replace(b"_", b"-")
+            if spelt in self._lookalikes or spelt.startswith(self._prefixes):
+                return Kind.DROP
+        return self._prefix_kind if lower.startswith(self._prefixes) else Kind.FORWARD
 
 
-REQUEST_KINDS = KindTable(_REQUEST, lookalikes=_LOOKALIKES)
+REQUEST_KINDS = KindTable(
+    _REQUEST, lookalikes=_LOOKALIKES, prefixes=CLAIM_PREFIXES, prefix_kind=Kind.CLAIM
+)
 RESPONSE_KINDS = KindTable(_RESPONSE, lookalikes=frozenset({b"x-sandbox-router-error"}))
 
 

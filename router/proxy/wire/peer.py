@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from router.proxy.wire.request_head import RequestHead
+
+_BRACKETED = re.compile(rb"\[([0-9A-Fa-f:.]{2,45})\](?::[0-9]{1,5})?")
+_PORT = re.compile(rb"[0-9]{1,5}")
+_SCHEMES: Final = {b"http": b"http", b"https": b"https", b"ws": b"http", b"wss": b"https"}
+"""What X-Forwarded-Proto may say; Traefik says `wss` of WebSockets."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -42,10 +49,50 @@ def client_address(head: RequestHead, peer: Peer, trusted: Sequence[Network]) ->
         return peer.address
     found = peer.address
     for part in reversed(head.forwarded_for.split(b",")):
-        try:
-            found = str(ipaddress.ip_address(part.strip(b" \t").decode("ascii")))
-        except ValueError:
+        address = _forwarded_address(part)
+        if address is None:
             break
+        found = address
         if not is_in(found, trusted):
             break
     return found
+
+
+def _forwarded_address(element: bytes) -> str | None:
+    """Returns the address of one element of X-Forwarded-For; None for a name or junk.
+
+    Azure and IIS add a port, others quote what has colons, as Forwarded does (RFC 7239 §6).
+    """
+    element = element.strip(b" \t").strip(b'"')
+    bracketed = _BRACKETED.fullmatch(element)
+    if bracketed is not None:
+        element = bracketed[1]
+    elif element.count(b":") == 1:
+        element, _, port = element.partition(b":")
+        if not _PORT.fullmatch(port):
+            return None
+    try:
+        return str(ipaddress.ip_address(element.decode("ascii")))
+    except ValueError:
+        return None
+
+
+def called_host(head: RequestHead, peer: Peer) -> bytes:
+    """Returns the host and port that the client used: its Host, or what a trusted proxy says that it was; b"" when neither."""
+    if peer.is_trusted and head.forwarded_host is not None:
+        # Of a chain of proxies the first one wrote the first.
+        return head.forwarded_host.partition(b",")[0].strip(b" \t") or head.host
+    return head.host
+
+
+def called_scheme(head: RequestHead, peer: Peer) -> bytes | None:
+    """Returns `http` or `https` where it is known by which the client came, else None.
+
+    Without TLS here a proxy in front that is not trusted may still have had it.
+    """
+    if peer.is_trusted and head.forwarded_proto is not None:
+        said = head.forwarded_proto.partition(b",")[0].strip(b" \t").lower()
+        known = _SCHEMES.get(said)
+        if known is not None:
+            return known
+    return b"https" if peer.is_tls else None

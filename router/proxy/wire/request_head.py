@@ -82,6 +82,7 @@ class RequestHead:
     forwarded_for: bytes | None = None
     forwarded_host: bytes | None = None
     forwarded_proto: bytes | None = None
+    forwarded_prefix: bytes | None = None
     client_cert: bytes | None = None
 
     def __repr__(self) -> str:
@@ -245,5 +246,6 @@ _REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader("subprotocols")
 _REQUEST_READERS[Kind.CLIENT_CERT] = appending_reader("client_cert")
 _REQUEST_READERS[Kind.FORWARDED_HOST] = _first_reader("forwarded_host")
 _REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
+_REQUEST_READERS[Kind.FORWARDED_PREFIX] = _first_reader("forwarded_prefix")
 _REQUEST_READERS[Kind.ORIGIN] = _first_reader("origin")
 _REQUEST_READERS[Kind.TRACEPARENT] = _first_reader("traceparent")

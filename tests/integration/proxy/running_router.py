@@ -30,6 +30,7 @@ from router.proxy.gateway import Gateway
 from router.proxy.needs import Limits, RightsWatch
 from router.proxy.outcome import Outcome
 from router.proxy.pool import Pool
+from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -78,6 +79,7 @@ class Plan:
     waiting_room_per_namespace: int = 64
     preserve_host: bool = False
     origin: str = "rewrite"
+    stripped: Stripped | None = None
     trusted_proxies: tuple[str, ...] = ()
     authenticator: Authenticator | None = None
     authorizer: Authorizer | None = None
@@ -148,6 +150,7 @@ class RunningRouter:
             trusted_proxies=tuple(map(ipaddress.ip_network, plan.trusted_proxies)),
             preserve_host=plan.preserve_host,
             origin_policy=plan.origin,
+            stripped=plan.stripped,
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,
         )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.proxy.wire.stripping import Stripped
 from tests.integration.proxy.messages import AUTHORIZATION, TOKEN, answer, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.upgrades import upgrade
@@ -241,17 +242,91 @@ async def test_the_host_may_be_kept(start_router, pod):
     assert asked.get("Host") == b"127.0.0.1:%d" % pod.port
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"), [("rewrite", None), ("keep", b"https://app.example"), ("drop", b"")]
-)
-async def test_the_origin_of_an_upgrade_follows_its_policy(start_router, pod, policy, expected):
+OWN_ORIGIN = ("Origin", "http://router.test")
+
+
+@pytest.mark.parametrize("policy", ["rewrite", "keep", "drop"])
+async def test_the_apps_own_origin_follows_the_policy_and_no_other_does(start_router, pod, policy):
     router = await start_router(origin=policy)
     router.knows(pod)
-    asked = await seen(router, pod, upgrade(("Origin", "https://app.example")))
-    wanted = b"http://127.0.0.1:%d" % pod.port if expected is None else expected or None
-    assert asked.get("Origin") == wanted
-    asked = await seen(router, pod, request("GET", "/", ("Origin", "https://app.example")))
-    assert asked.get("Origin") == b"https://app.example"
+    own = {
+        "rewrite": b"http://127.0.0.1:%d" % pod.port,
+        "keep": b"http://router.test",
+        "drop": None,
+    }
+    for raw in (request("POST", "/", OWN_ORIGIN), upgrade(OWN_ORIGIN, host="router.test")):
+        assert (await seen(router, pod, raw)).get("Origin") == own[policy]
+    for foreign in ("https://evil.example", "null"):
+        for raw in (
+            request("POST", "/", ("Origin", foreign)),
+            upgrade(("Origin", foreign), host="router.test"),
+        ):
+            assert (await seen(router, pod, raw)).get("Origin") == foreign.encode()
+
+
+async def test_a_page_of_another_sandbox_keeps_its_origin(start_router, pod):
+    router = await start_router(base_domain="sb.test", preserve_host=True)
+    router.knows(pod)
+    asked = await seen(
+        router,
+        pod,
+        upgrade(("Origin", "https://80-evil.sb.test"), sandbox=None, host="8888-box.sb.test"),
+    )
+    assert asked.get("Origin") == b"https://80-evil.sb.test"
+    assert asked.get("Host") == b"8888-box.sb.test"
+
+
+CLAIMS = (
+    "X-Real-IP",
+    "X_Real_IP",
+    "X-Client-IP",
+    "True-Client-IP",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "X-Original-URL",
+    "X-Scheme",
+    "Front-End-Https",
+    "X-Remote-User",
+    "X-Auth-Request-Email",
+    "X-Envoy-External-Address",
+    "Forwarded",
+)
+
+
+async def test_a_strangers_claims_of_every_kind_stay_outside(router, pod):
+    asked = await seen(router, pod, request("GET", "/", *((name, "6.6.6.6") for name in CLAIMS)))
+    assert [name for name, value in asked.headers if b"6.6.6.6" in value] == []
+
+
+async def test_what_a_trusted_proxy_claims_passes_but_for_what_is_stripped(start_router, pod):
+    stripped = Stripped.of(["X-Auth-Request-*"], ["_front*"])
+    router = await start_router(trusted_proxies=(PROXY,), stripped=stripped)
+    router.knows(pod)
+    asked = await seen(
+        router,
+        pod,
+        request(
+            "GET",
+            "/",
+            ("X-Real-IP", "203.0.113.7"),
+            ("X-Auth-Request-Email", "a@b.example"),
+            ("Cookie", "_front_0=secret; mine=1"),
+        ),
+    )
+    assert asked.get("X-Real-IP") == b"203.0.113.7"
+    assert asked.get("X-Auth-Request-Email") is None
+    assert asked.get("Cookie") == b"mine=1"
+
+
+async def test_a_websocket_without_a_key_gets_one_behind_a_trusted_proxy_alone(start_router, pod):
+    raw = upgrade()
+    key = next(line for line in raw.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
+    without = raw.replace(key + b"\r\n", b"")
+    for trusted, comes in (((), False), ((PROXY,), True)):
+        router = await start_router(trusted_proxies=trusted)
+        router.knows(pod)
+        asked = await seen(router, pod, without)
+        assert (asked.get("Sec-WebSocket-Key") is not None) is comes
 
 
 @pytest.fixture
@@ -269,6 +344,8 @@ async def behind_proxies(start_router, pod):
         ("10.1.2.3", "10.1.2.3"),
         ("1.1.1.1, nonsense, 10.1.2.3", "10.1.2.3"),
         ("2001:db8::1", "2001:db8::1"),
+        ("203.0.113.7:51234", "203.0.113.7"),
+        ("[2001:db8::1]:443, 10.1.2.3:8080", "2001:db8::1"),
         ("", "127.0.0.1"),
     ],
 )

@@ -274,3 +274,26 @@ def test_a_message_names_a_value_in_words() -> None:
         "a,b",
         "(empty)",
     ]
+
+
+# --- names ---
+
+
+def test_header_names_are_read_as_a_server_compares_them() -> None:
+    kind = values.header_names()
+    assert kind.read("X-Auth-Request-*, x_user,X-User") == ("x-auth-request-*", "x-user")
+
+
+@pytest.mark.parametrize("name", ["*", "x y", "x:", "*-x", "x**", "é"])
+def test_what_is_no_name_is_no_header_or_cookie(name: str) -> None:
+    for kind in (values.header_names(), values.cookie_names()):
+        assert "has an item that is no name" in refusal(kind, name)
+
+
+@pytest.mark.parametrize("name", ["Host", "content-*", "Transfer_Encoding", "h*"])
+def test_a_header_that_requests_need_cannot_be_stripped(name: str) -> None:
+    assert "which no request goes without" in refusal(values.header_names(), name)
+
+
+def test_cookie_names_keep_their_case() -> None:
+    assert values.cookie_names().read("_oauth2_proxy*,Sid") == ("_oauth2_proxy*", "Sid")

@@ -14,6 +14,7 @@ from router.proxy.wire.forwarding import crossing_request_head, subprotocol_toke
 from router.proxy.wire.header_rules import REQUEST_KINDS, Kind
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead, parse_request
+from router.proxy.wire.stripping import Stripped
 from tests.unit.proxy.messages import field_names, field_values, white_space
 
 SANDBOX = b"10.0.0.5:8888"
@@ -36,6 +37,8 @@ def sent(
     host: bytes = SANDBOX,
     keep_authorization: bool = False,
     origin_policy: str = "rewrite",
+    path_root: bytes = b"",
+    stripped: Stripped | None = None,
 ) -> list[bytes]:
     """Returns the lines that the sandbox is sent."""
     data = crossing_request_head(
@@ -45,6 +48,8 @@ def sent(
         peer=peer,
         keep_authorization=keep_authorization,
         origin_policy=origin_policy,
+        path_root=path_root,
+        stripped=stripped,
     )
     assert data.endswith(b"\r\n\r\n")
     lines = data[:-4].split(b"\r\n")
@@ -88,7 +93,8 @@ def test_every_line_that_needs_no_decision_crosses_byte_for_byte_in_order(
     crossing = [
         line
         for line in lines
-        if REQUEST_KINDS[name := line.partition(b":")[0]] in (Kind.FORWARD, Kind.EXPECT)
+        if REQUEST_KINDS[name := line.partition(b":")[0]]
+        in (Kind.FORWARD, Kind.EXPECT, Kind.COOKIE)
         and name.lower() not in head.nominated
     ]
     out = sent(head, origin_policy="keep")
@@ -253,6 +259,97 @@ def test_several_lines_of_a_chain_become_one() -> None:
     assert forwarded(PROXY, *lines)["for"] == [b"203.0.113.1, 203.0.113.2, 192.0.2.7"]
 
 
+CLAIMS = (
+    "X-Real-IP",
+    "X-Client-IP",
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "X-Cluster-Client-IP",
+    "X-Forwarded",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-User",
+    "X-Forwarded-Anything",
+    "X-Original-URL",
+    "X-Original-Forwarded-For",
+    "X-Scheme",
+    "X-Url-Scheme",
+    "Front-End-Https",
+    "X-Remote-User",
+    "Remote-User",
+    "X-Auth-Request-Email",
+    "X-Envoy-External-Address",
+    "X-SSL-Client-Verify",
+)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_about_the_client_crosses_from_a_trusted_proxy_alone(name: str) -> None:
+    for spelling in (name, name.lower(), name.upper()):
+        head = head_of(f"{spelling}: 6.6.6.6")
+        assert b"6.6.6.6" not in b"\n".join(sent(head, peer=STRANGER))
+        assert values(sent(head, peer=PROXY), name) == [b"6.6.6.6"]
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("peer", [STRANGER, PROXY], ids=["stranger", "trusted proxy"])
+def test_a_claim_with_underscores_never_crosses(name: str, peer: Peer) -> None:
+    if "-" in name:
+        head = head_of(f"{name.replace('-', '_')}: 6.6.6.6")
+        assert b"6.6.6.6" not in b"\n".join(sent(head, peer=peer))
+
+
+@pytest.mark.parametrize("peer", [STRANGER, PROXY], ids=["stranger", "trusted proxy"])
+def test_what_poses_as_a_proxy_for_cgi_never_crosses(peer: Peer) -> None:
+    assert values(sent(head_of("Proxy: http://evil.example"), peer=peer), "proxy") == []
+
+
+ROOT = b"/s/team/box/8888"
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "told"),
+    [
+        (STRANGER, None, ROOT),
+        (STRANGER, "/evil", ROOT),
+        (PROXY, "/tools", b"/tools" + ROOT),
+        (PROXY, "/tools/", b"/tools" + ROOT),
+        (PROXY, "/", ROOT),
+        (PROXY, "//evil.example", ROOT),
+        (PROXY, "tools", ROOT),
+        (PROXY, '/"><script>', ROOT),
+    ],
+)
+def test_in_path_mode_the_app_learns_its_prefix(peer: Peer, said: str | None, told: bytes) -> None:
+    lines = [] if said is None else [f"X-Forwarded-Prefix: {said}"]
+    assert values(sent(head_of(*lines), peer=peer, path_root=ROOT), "x-forwarded-prefix") == [told]
+
+
+def test_without_a_path_taken_off_there_is_no_prefix() -> None:
+    assert values(sent(head_of()), "x-forwarded-prefix") == []
+
+
+def test_what_a_front_keeps_for_itself_is_stripped() -> None:
+    stripped = Stripped.of(["X-Auth-Request-*", "x_remote_user"], ["_oauth2_proxy*", "sid"])
+    head = head_of(
+        "X-Auth-Request-Email: a@b",
+        "X-Remote-User: a",
+        "Cookie: a=b; _oauth2_proxy_0=x; _oauth2_proxy=y;sid=1; Sid=2",
+        "cookie: sid=1",
+        "X-Real-IP: 6.6.6.6",
+    )
+    lines = sent(head, peer=PROXY, stripped=stripped)
+    assert [line for line in lines if b"@" in line or line.lower().startswith(b"x-remote")] == []
+    assert values(lines, "cookie") == [b"a=b; Sid=2"]
+    assert values(lines, "x-real-ip") == [b"6.6.6.6"]
+
+
+def test_without_anything_to_strip_a_cookie_crosses_byte_for_byte() -> None:
+    line = b"cOOkie:  a=b;;c=d ; "
+    assert line in sent(head_of(line))
+
+
 def test_tls_is_told_as_https() -> None:
     for trusted in ((), TRUSTED):
         peer = Peer("192.0.2.7", is_tls=True, trusted=trusted)
@@ -277,7 +374,7 @@ VERSION = "Sec-WebSocket-Version: 13"
 
 def test_a_websocket_over_http_2_gets_the_key_that_its_gateway_left_out() -> None:
     head = head_of(*UPGRADE, VERSION)
-    (first,), (second,) = values(sent(head), KEY), values(sent(head), KEY)
+    (first,), (second,) = (values(sent(head, peer=PROXY), KEY) for _ in range(2))
     assert len(base64.b64decode(first, validate=True)) == 16
     assert first != second
 
@@ -292,7 +389,11 @@ def test_a_websocket_over_http_2_gets_the_key_that_its_gateway_left_out() -> Non
     ],
 )
 def test_no_other_request_gets_a_key(lines: tuple[str, ...], keys: list[bytes]) -> None:
-    assert values(sent(head_of(*lines)), KEY) == keys
+    assert values(sent(head_of(*lines), peer=PROXY), KEY) == keys
+
+
+def test_a_stranger_that_sends_no_key_gets_none() -> None:
+    assert values(sent(head_of(*UPGRADE, VERSION)), KEY) == []
 
 
 def test_h2c_is_never_offered() -> None:
@@ -307,27 +408,130 @@ def test_an_upgrade_with_trailers_names_both() -> None:
     assert (values(lines, "connection"), values(lines, "te")) == ([b"Upgrade, TE"], [b"trailers"])
 
 
+# --- Origin -----------------------------------------------------------------------------------
+
+OWN = "http://box"
+REWRITTEN = b"http://10.0.0.5:8888"
+TLS = Peer("198.51.100.9", is_tls=True, trusted=TRUSTED)
+
+
+def origins(
+    *lines: str,
+    host: str = "box",
+    peer: Peer = STRANGER,
+    policy: str = "rewrite",
+    line: str = "POST / HTTP/1.1",
+) -> list[bytes]:
+    return values(
+        sent(head_of(*lines, line=line, host=host), peer=peer, origin_policy=policy), "origin"
+    )
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
+def test_the_apps_own_origin_matches_the_host_that_the_app_sees_on_every_method(
+    method: str,
+) -> None:
+    assert origins(f"Origin: {OWN}", line=f"{method} / HTTP/1.1") == [REWRITTEN]
+
+
+def test_the_apps_own_origin_is_rewritten_on_an_upgrade_too() -> None:
+    assert origins(*UPGRADE, f"Origin: {OWN}", line="GET / HTTP/1.1") == [REWRITTEN]
+
+
+FOREIGN = (
+    "https://evil.example",
+    "null",
+    "http://box.evil.example",
+    "http://evil.box",
+    "http://box:8080",
+    "http://box@evil.example",
+    "http://box/",
+    "http://box http://evil.example",
+    "box",
+    "//box",
+    "ftp://box",
+    "chrome-extension://box",
+    "http://",
+    "",
+)
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+@pytest.mark.parametrize("policy", ["rewrite", "keep", "drop"])
+@pytest.mark.parametrize("upgrade", [(), UPGRADE], ids=["plain", "upgrade"])
+def test_any_other_origin_is_as_it_came(origin: str, policy: str, upgrade: tuple[str, ...]) -> None:
+    expected = [origin.encode()] if origin else []
+    assert origins(*upgrade, f"Origin: {origin}", policy=policy) == expected
+
+
 @pytest.mark.parametrize(
-    ("policy", "host", "origin"),
+    ("host", "origin", "is_own"),
     [
-        ("rewrite", SANDBOX, [b"http://10.0.0.5:8888"]),
-        ("rewrite", b"box", [b"http://box"]),
-        ("keep", SANDBOX, [b"https://public.example"]),
-        ("drop", SANDBOX, []),
+        ("BOX", "http://box", True),
+        ("box", "HTTP://Box", True),
+        ("box:80", "http://box", True),
+        ("box:443", "https://box", True),
+        ("box", "https://box", True),
+        ("box", "http://box:80", True),
+        ("box:8080", "http://box:8080", True),
+        ("[::1]:8080", "http://[::1]:8080", True),
+        ("box:80", "https://box", False),
+        ("box:443", "http://box", False),
+        ("box:8080", "http://box", False),
+        ("[::1]:8080", "http://[::1]", False),
     ],
 )
-def test_the_origin_of_an_upgrade_follows_the_policy(
-    policy: str, host: bytes, origin: list[bytes]
+def test_host_and_port_are_compared_and_default_ports_are_none(
+    host: str, origin: str, is_own: bool
 ) -> None:
-    head = head_of(*UPGRADE, "Origin: https://public.example")
-    assert values(sent(head, host=host, origin_policy=policy), "origin") == origin
+    found = origins(f"Origin: {origin}", host=host)
+    assert found == [REWRITTEN if is_own else origin.encode()]
 
 
-@pytest.mark.parametrize("policy", ["rewrite", "keep", "drop"])
-def test_the_origin_of_a_plain_request_is_the_apps_business(policy: str) -> None:
-    head = head_of("Origin: https://public.example")
-    lines = sent(head, origin_policy=policy)
-    assert values(lines, "origin") == [b"https://public.example"]
+@pytest.mark.parametrize(
+    ("peer", "said", "origin", "is_own"),
+    [
+        (STRANGER, (), "https://box", True),
+        (TLS, (), "https://box", True),
+        (TLS, (), "http://box", False),
+        (PROXY, ("X-Forwarded-Proto: https",), "https://box", True),
+        (PROXY, ("X-Forwarded-Proto: https",), "http://box", False),
+        (STRANGER, ("X-Forwarded-Proto: https",), "http://box", True),
+    ],
+)
+def test_the_scheme_counts_where_it_is_known(
+    peer: Peer, said: tuple[str, ...], origin: str, is_own: bool
+) -> None:
+    assert (origins(*said, f"Origin: {origin}", peer=peer) == [REWRITTEN]) is is_own
+
+
+def test_a_trusted_proxy_knows_the_host_that_the_page_came_from() -> None:
+    lines = ("X-Forwarded-Host: public.example", "Origin: https://public.example")
+    assert origins(*lines, peer=PROXY) == [REWRITTEN]
+    assert origins(*lines, peer=STRANGER) == [b"https://public.example"]
+    inner = ("X-Forwarded-Host: public.example", "Origin: http://box")
+    assert origins(*inner, peer=PROXY) == [b"http://box"], "what the client used is the public name"
+
+
+def test_with_its_host_preserved_the_apps_own_origin_matches_as_it_came() -> None:
+    head = head_of("Origin: https://box:443", line="POST / HTTP/1.1")
+    assert values(sent(head, host=b"box"), "origin") == [b"https://box:443"]
+
+
+def test_the_policy_concerns_the_apps_own_origin() -> None:
+    assert origins(f"Origin: {OWN}", policy="keep") == [OWN.encode()]
+    assert origins(f"Origin: {OWN}", policy="drop") == []
+
+
+def test_each_origin_line_is_judged_by_itself() -> None:
+    assert origins("Origin: https://evil.example", f"Origin: {OWN}") == [
+        b"https://evil.example",
+        REWRITTEN,
+    ]
+
+
+def test_a_request_without_host_has_no_origin_of_its_own() -> None:
+    assert origins("Origin: http://", line="GET / HTTP/1.0", host="") == [b"http://"]
 
 
 # --- the token among subprotocols -----------------------------------------------------------

@@ -97,7 +97,15 @@ def test_an_app_header_crosses_both_ways(name: str) -> None:
     assert RESPONSE_KINDS[name.encode()] == Kind.FORWARD
 
 
-@given(tokens.filter(lambda name: b"_" not in name and name.lower() not in headers._REQUEST))
+@given(
+    tokens.filter(
+        lambda name: (
+            b"_" not in name
+            and name.lower() not in headers._REQUEST
+            and not name.lower().startswith(headers.CLAIM_PREFIXES)
+        )
+    )
+)
 def test_whatever_is_in_no_table_crosses(name: bytes) -> None:
     assert REQUEST_KINDS[name] == Kind.FORWARD
 
@@ -132,6 +140,15 @@ def test_routing_kinds_stand_in_the_order_of_what_is_asked() -> None:
 def test_every_kind_is_below_the_count_that_tables_are_made_with() -> None:
     values = [v for k, v in vars(Kind).items() if isinstance(v, int) and k != "COUNT"]
     assert sorted(values) == list(range(Kind.COUNT))
+
+
+@pytest.mark.parametrize("prefix", headers.CLAIM_PREFIXES)
+def test_a_family_of_claims_is_known_by_how_its_names_begin(prefix: bytes) -> None:
+    assert REQUEST_KINDS[prefix.title() + b"whatever"] == Kind.CLAIM
+    assert REQUEST_KINDS[prefix.replace(b"-", b"_") + b"whatever"] == Kind.DROP
+    assert nominated([prefix + b"whatever"]) == frozenset()
+    assert not may_be_trailer(prefix + b"whatever")
+    assert RESPONSE_KINDS[prefix + b"whatever"] == Kind.FORWARD
 
 
 # --- what Connection may take out -----------------------------------------------------------

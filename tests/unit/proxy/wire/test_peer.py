@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.proxy.wire.peer import Peer, client_address, is_in
-from tests.unit.proxy.wire.test_forwarding import PROXY, TRUSTED, head_of
+from router.proxy.wire.peer import Peer, called_host, called_scheme, client_address, is_in
+from tests.unit.proxy.wire.test_forwarding import PROXY, STRANGER, TRUSTED, head_of
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,16 @@ def test_a_network_holds_addresses_mapped_ones_too(address: str, inside: bool) -
         ("192.0.2.7", "203.0.113.1, junk", "192.0.2.7"),
         ("192.0.2.7", "junk, 192.0.2.8", "192.0.2.8"),
         ("192.0.2.7", "203.0.113.1, ", "192.0.2.7"),
-        ("192.0.2.7", "203.0.113.1:443", "192.0.2.7"),
+        ("192.0.2.7", "203.0.113.1:443", "203.0.113.1"),
+        ("192.0.2.7", "203.0.113.1, 192.0.2.8:50000", "203.0.113.1"),
+        ("192.0.2.7", "[2001:db9::1]:443", "2001:db9::1"),
+        ("192.0.2.7", "[2001:db9::1]", "2001:db9::1"),
+        ("192.0.2.7", '"[2001:db9::1]:443"', "2001:db9::1"),
+        ("192.0.2.7", '"203.0.113.1"', "203.0.113.1"),
+        ("192.0.2.7", "203.0.113.1:http", "192.0.2.7"),
+        ("192.0.2.7", "203.0.113.1:", "192.0.2.7"),
+        ("192.0.2.7", "[203.0.113.1", "192.0.2.7"),
+        ("192.0.2.7", "host:80", "192.0.2.7"),
         ("192.0.2.7", "2001:DB9:0::1", "2001:db9::1"),
         ("192.0.2.7", "\xe9", "192.0.2.7"),
     ],
@@ -58,3 +67,45 @@ def test_a_forged_front_of_the_chain_never_becomes_the_client(chain: list[str]) 
     """Whatever a stranger writes stands to the left of the address that our proxy has seen."""
     head = head_of("X-Forwarded-For: " + ", ".join([*chain, "198.51.100.77"]))
     assert client_address(head, PROXY, TRUSTED) == "198.51.100.77"
+
+
+# --- what the client called ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "host"),
+    [
+        (STRANGER, "public.example", b"box"),
+        (PROXY, "public.example", b"public.example"),
+        (PROXY, "public.example:8443 , inner", b"public.example:8443"),
+        (PROXY, ", inner", b"box"),
+        (PROXY, None, b"box"),
+    ],
+)
+def test_the_host_that_the_client_used_is_its_own_or_a_trusted_proxys_word(
+    peer: Peer, forwarded: str | None, host: bytes
+) -> None:
+    head = head_of(*([] if forwarded is None else [f"X-Forwarded-Host: {forwarded}"]))
+    assert called_host(head, peer) == host
+
+
+@pytest.mark.parametrize(
+    ("address", "is_tls", "said", "scheme"),
+    [
+        ("198.51.100.9", False, "https", None),
+        ("198.51.100.9", True, "http", b"https"),
+        ("192.0.2.7", False, None, None),
+        ("192.0.2.7", False, "https", b"https"),
+        ("192.0.2.7", True, "http", b"http"),
+        ("192.0.2.7", False, "WSS", b"https"),
+        ("192.0.2.7", False, "ws", b"http"),
+        ("192.0.2.7", False, "https, http", b"https"),
+        ("192.0.2.7", False, "gopher", None),
+        ("192.0.2.7", True, None, b"https"),
+    ],
+)
+def test_the_scheme_is_known_by_tls_or_by_a_trusted_proxys_word(
+    address: str, is_tls: bool, said: str | None, scheme: bytes | None
+) -> None:
+    head = head_of(*([] if said is None else [f"X-Forwarded-Proto: {said}"]))
+    assert called_scheme(head, Peer(address, is_tls=is_tls, trusted=TRUSTED)) == scheme

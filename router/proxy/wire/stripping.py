@@ -1,0 +1,56 @@
+"""Stripped: what of a front must not reach a sandbox, such as its session cookie or the names of who signed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names as they are, and beginnings of names."""
+
+    whole: frozenset[bytes]
+    beginnings: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, patterns: Iterable[bytes]) -> Names:
+        """Returns the names that the patterns stand for: each a name, or with a `*` at its end a beginning."""
+        patterns = tuple(patterns)
+        return cls(
+            whole=frozenset(p for p in patterns if not p.endswith(b"*")),
+            beginnings=tuple(p[:-1] for p in patterns if p.endswith(b"*")),
+        )
+
+    def hold(self, name: bytes) -> bool:
+        return name in self.whole or name.startswith(self.beginnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Stripped:
+    """The settings `strip-headers` and `strip-cookies`. Header names are in lower case with hyphens."""
+
+    headers: Names
+    cookies: Names
+
+    @classmethod
+    def of(cls, headers: Iterable[str], cookies: Iterable[str]) -> Stripped | None:
+        """Returns what is to be stripped, None for nothing."""
+        header_names = Names.of(h.lower().replace("_", "-").encode("ascii") for h in headers)
+        cookie_names = Names.of(c.encode("ascii") for c in cookies)
+        if header_names == cookie_names == Names.of(()):
+            return None
+        return cls(headers=header_names, cookies=cookie_names)
+
+    def drop_headers(self, lines: list[bytes]) -> None:
+        """Empties the lines of stripped headers; underscores count as hyphens, as they do for CGI and WSGI."""
+        for at in range(1, len(lines)):
+            name = lines[at].partition(b":")[0].lower().replace(b"_", b"-")
+            if self.headers.hold(name):
+                lines[at] = b""
+
+    def without_cookies(self, value: bytes) -> bytes:
+        """Returns a Cookie header's value without the stripped cookies; as it came when it has none of them."""
+        pairs = value.split(b";")
+        kept = [p for p in pairs if not self.cookies.hold(p.partition(b"=")[0].strip(b" \t"))]
+        return value if len(kept) == len(pairs) else b";".join(kept).strip(b" \t")
