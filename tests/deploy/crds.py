@@ -304,6 +304,19 @@ SERVERS_TRANSPORT = _closed(
     ),
 )
 
+ROUTE = _closed(
+    "to",
+    host=TEXT,
+    wildcardPolicy={"enum": ["None", "Subdomain"]},
+    to=_closed("kind", "name", kind={"enum": ["Service"]}, name=TEXT, weight=COUNT),
+    port=_closed("targetPort", targetPort=TEXT),
+    tls=_closed(
+        "termination",
+        termination={"enum": ["edge", "passthrough", "reencrypt"]},
+        insecureEdgeTerminationPolicy={"enum": ["None", "Allow", "Redirect"]},
+    ),
+)
+
 SCHEMAS: dict[tuple[str, str], Schema] = {
     ("gateway.networking.k8s.io/v1", "Gateway"): GATEWAY,
     ("gateway.networking.k8s.io/v1", "HTTPRoute"): HTTP_ROUTE,
@@ -316,6 +329,7 @@ SCHEMAS: dict[tuple[str, str], Schema] = {
     ("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy"): BACKEND_TRAFFIC_POLICY,
     ("networking.gke.io/v1", "GCPBackendPolicy"): GCP_BACKEND_POLICY,
     ("networking.gke.io/v1", "HealthCheckPolicy"): HEALTH_CHECK_POLICY,
+    ("route.openshift.io/v1", "Route"): ROUTE,
     ("traefik.io/v1alpha1", "IngressRoute"): INGRESS_ROUTE,
     ("traefik.io/v1alpha1", "Middleware"): MIDDLEWARE,
     ("traefik.io/v1alpha1", "ServersTransport"): SERVERS_TRANSPORT,

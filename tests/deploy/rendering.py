@@ -125,9 +125,9 @@ def parsed(text: str) -> Objects:
 
 
 def run(command: list[str], stdin: str = "") -> str:
-    """Returns the standard output; raises RefusedError with the standard error."""
+    """Returns the standard output of what runs in the project's root; raises RefusedError with the standard error."""
     done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=110, check=False
     )
     if done.returncode != 0:
         raise RefusedError(done.stderr)

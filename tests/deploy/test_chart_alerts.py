@@ -74,7 +74,9 @@ def test_the_error_budget_is_that_of_both_burn_rates():
         assert "(target: 99.5 % good over 30 days)" in rule["annotations"]["description"]
 
 
-@pytest.mark.parametrize(("budget", "target"), [(0.0005, "99.95 %"), (0.00001, "99.999 %")])
+@pytest.mark.parametrize(
+    ("budget", "target"), [(0.0005, "99.95 %"), (0.00001, "99.999 %"), ("0.02", "98 %")]
+)
 def test_smaller_budgets_are_said_exactly(budget, target):
     for name in BURNS:
         assert f"(target: {target} good" in json.dumps(

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from tests.deploy.judge import judge
+from tests.deploy.judge import OLDEST_KUBERNETES_VERSION, judge
 from tests.deploy.matrix import MATRIX
 from tests.deploy.rendering import CHART, DEPLOY, MONITORING_KINDS, TOKEN_REVIEW, chart, found, run
 
@@ -15,6 +15,14 @@ def test_each_way_renders_to_valid_objects(name):
     objects = chart(MATRIX[name])
 
     assert judge(objects.items) >= 4
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_each_way_is_valid_for_the_oldest_kubernetes_that_the_chart_takes(name):
+    oldest = yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"]
+    assert oldest == f">={OLDEST_KUBERNETES_VERSION}.0-0"
+
+    assert judge(chart(MATRIX[name]).items, OLDEST_KUBERNETES_VERSION) >= 4
 
 
 @pytest.mark.parametrize("name", MATRIX)

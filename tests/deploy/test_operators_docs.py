@@ -4,18 +4,24 @@ import re
 import shlex
 
 import pytest
+import yaml
 
 from router.errors import RouterError
 from router.settings.table import TABLE
 from router.telemetry.metric_catalogue import BY_NAME
-from tests.deploy import queries
-from tests.deploy.rendering import ROOT, chart, found, kustomize, parsed, run
+from tests.cluster import binaries
+from tests.deploy import queries, tools
+from tests.deploy.judge import KUBERNETES_VERSION, OLDEST_KUBERNETES_VERSION, judge
+from tests.deploy.rendering import ROOT, TOKEN_REVIEW, chart, found, kustomize, parsed, run
 
-PAGES = ("install.md", "operations.md", "troubleshooting.md", "gateway.md")
+README = "../charts/router/README.md"
+PAGES = ("install.md", "operations.md", "troubleshooting.md", "gateway.md", README)
 OTHER_WORDS = (
     "sandbox-router",
     "sandbox-router-admin",
     "sandbox-router-svc",
+    "k8s-agent-sandbox",
+    "restricted-v2",
     "agent-sandbox-system",
     "backend-protocol",
     "box-a",
@@ -138,12 +144,12 @@ def test_there_are_commands_to_try():
 @pytest.mark.parametrize("command", HELM)
 def test_every_helm_command_renders(command):
     words = shlex.split(command)
-    assert words[:5] == ["helm", "upgrade", "--install", "sandbox-router", "charts/router"]
+    assert words[:3] == ["helm", "upgrade", "--install"]
+    assert words[4] == "charts/router"
 
-    objects = parsed(
-        run([found("helm"), "template", "sandbox-router", str(ROOT / words[4]), *words[5:]])
-    )
+    objects = parsed(run([found("helm"), "template", words[3], str(ROOT / words[4]), *words[5:]]))
 
+    assert judge(objects.items)
     assert objects.one("Deployment")
 
 
@@ -161,6 +167,48 @@ def test_the_first_request_takes_five_commands():
     block = sections(page("install.md"), "##")["A cluster on a laptop (kind)"]
 
     assert len(list(commands(block))) == 5
+
+
+def test_the_versions_that_the_page_names_are_those_of_the_tests():
+    table = sections(page("install.md"), "##")["Which versions fit together"]
+    sdk = re.search(r'"k8s-agent-sandbox==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+
+    assert f"schemas of {OLDEST_KUBERNETES_VERSION} (the" in table
+    assert f"and {KUBERNETES_VERSION};" in table
+    assert f"kube-apiserver {binaries.version().lstrip('v')} |" in table
+    assert f"`k8s-agent-sandbox` {sdk[1]}," in table
+    assert f"| {tools.HELM_VERSION[1:]}, {tools.KUBECTL_VERSION[1:]} |" in table
+
+
+def test_two_releases_as_the_page_has_them_share_no_object():
+    (second,) = [command for command in HELM if "router-next" in command]
+    words = shlex.split(second)
+    first = chart(TOKEN_REVIEW)
+
+    other = parsed(run([found("helm"), "template", words[3], str(ROOT / words[4]), *words[5:]]))
+
+    named = [
+        {(item["kind"], item["metadata"]["name"]) for item in objects.items}
+        for objects in (first, other)
+    ]
+    assert named[0].isdisjoint(named[1])
+
+
+def test_on_openshift_no_user_is_asked_for():
+    (command,) = [command for command in HELM if "openshift" in command]
+    words = shlex.split(command)
+    objects = parsed(run([found("helm"), "template", words[3], str(ROOT / words[4]), *words[5:]]))
+
+    assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(objects.pod()["securityContext"])
+    assert objects.pod()["securityContext"]["runAsNonRoot"] is True
+    assert objects.one("Route")["spec"]["to"]["name"] == "sandbox-router-svc"
+
+
+def test_objects_that_the_page_shows_are_valid():
+    shown = re.findall(r"```yaml\n(.*?)```", page("install.md"), re.DOTALL)
+    objects = [item for text in shown for item in [yaml.safe_load(text)] if "kind" in item]
+
+    assert judge(objects) == 1
 
 
 def test_the_role_that_the_page_binds_is_the_one_the_chart_makes():

@@ -23,7 +23,7 @@
 {{- $rule := .rule -}}
 {{- $tuning := .tuning -}}
 {{- $values := .root.Values -}}
-{{- $budget := $values.metrics.prometheusRule.errorBudget -}}
+{{- $budget := $values.metrics.prometheusRule.errorBudget | float64 -}}
 {{- if hasPrefix "SandboxRouterErrorBudget" $rule.alert -}}
 {{- $_ := set $rule "expr" ($rule.expr | replace "* 0.001)" (printf "* %v)" $budget)) -}}
 {{- $target := subf 100 (mulf 100 $budget) | printf "%.6g" -}}
