@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from router.auth.policy import CurrentPolicy
@@ -22,7 +23,7 @@ def older_than_allowed(principal: Principal, not_before: float) -> bool:
 class Revocation:
     """Says when a caller's right ends, and whether it has been taken away.
 
-    `current` returns an endpoint as it is known now: what an open stream holds is the one that it was authorised for.
+    `auth_grace_s` 0 ends a stream with its credential, infinity never. `current` returns an endpoint as it is known now: what an open stream holds is the one that it was authorised for.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Revocation:
 
     def end_of_right(self, principal: Principal) -> float | None:
         """Returns when an open stream of this caller must end (Unix seconds): `auth-grace` after the credential's expiry; None for never."""
-        if principal.expires_at is None or not self._auth_grace_s:
+        if principal.expires_at is None or self._auth_grace_s == math.inf:
             return None
         return principal.expires_at + self._auth_grace_s
 

@@ -75,7 +75,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """Who may call. `auth` is never empty: `("none",)` was said by somebody."""
+    """Who may call. `auth` is never empty: `("none",)` was said by somebody. `auth_grace_s` may be infinite."""
 
     auth: tuple[str, ...]
     jwt_secret_file: Path | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -92,7 +93,7 @@ DISCOVERY = (
     _row("trust-pod-ip-header", values.boolean(), "false", "Dial the address in `X-Sandbox-Pod-IP`. Only with `discovery: dns`, only for callers you trust with the network."),
     _row("wait-for-ready", values.duration(), "10s", "How long a request waits for a sandbox that is starting; 0 = not at all."),
     _row("waiting-room", values.integer(most=10**6), "1024", "Requests that may wait for starting sandboxes at once; 0 = none."),
-    _row("waiting-room-per-namespace", values.integer(most=10**6), "256", "The same for one namespace, so that one tenant can't fill the room."),
+    _row("waiting-room-per-namespace", values.integer(most=10**6), "256", "The same for one namespace, so that one tenant can't fill the room; 0 = none."),
     _row("max-staleness", values.duration(), "0", "Answer 503 when the API server has not been heard of for so long; 0 = serve the last known table for ever."),
 )
 
@@ -111,20 +112,20 @@ ROUTING = (
 
 _row = partial(Setting, "auth")
 AUTH = (
-    _row("auth", values.choices(*MODES), None, "Who may call: one or several of the modes, or `none` alone, which lets every caller reach every sandbox.", shown_default="none, it must be said"),
+    _row("auth", values.choices(*MODES), None, "Who may call: one or several of the modes, or `none` alone, which lets every caller reach every sandbox.", shown_default="required"),
     _row("jwt-secret-file", places.file_path(), "off", "Keys for `jwt`: shared secrets of 32 bytes or more, or PEM public keys. Reloaded when it changes."),
     _row("jwks-file", places.file_path(), "off", "Keys for `jwt` as a JSON Web Key Set. Reloaded when it changes."),
     _row("jwks-url", places.key_url(), "off", "Keys for `jwt` as a JSON Web Key Set to fetch; https, or http on this machine."),
     _row("jwt-issuer", values.text(metavar="ISSUER"), "", "The `iss` that a token must carry.", shown_default="any"),
     _row("jwt-audience", values.texts(metavar="AUDIENCE"), "", "The `aud` that a token must carry; any of the list.", shown_default="any"),
-    _row("jwt-leeway", values.duration(longest_s=3600), "30s", "How far clocks may differ when `exp`, `nbf` and `iat` are checked."),
+    _row("jwt-leeway", values.duration(longest_s=3600), "30s", "How far clocks may differ when `exp`, `nbf` and `iat` are checked; 0 = not at all."),
     _row("static-token-file", places.file_path(), "off", "The shared token of the mode `static`. Reloaded when it changes."),
     _row("static-token", values.text(metavar="TOKEN"), "", "The shared token itself. Alone it switches the mode `static` on.", shown_default="none", legacy=(STATIC_TOKEN_VARIABLE,), secret=True),
     _row("token-review-audiences", values.texts(metavar="AUDIENCE"), "", "Audiences that a Kubernetes token must be for.", shown_default="the API server's own"),
     _row("token-review-ttl", values.duration(longest_s=3600), "30s", "How long an answer of the TokenReview or SubjectAccessReview API is believed; 0 = asked each time."),
     _row("policy-file", places.file_path(), "off", "Grants for principals (YAML), revoked tokens. Reloaded when it changes."),
     _row("subject-access-review", values.boolean(), "false", "Ask Kubernetes RBAC whether the caller may `connect` `sandboxes/proxy`."),
-    _row("auth-grace", values.duration(), "60s", "How long an open stream or tunnel outlives its credential; 0 = not at all."),
+    _row("auth-grace", values.duration(off_s=math.inf), "60s", "How long an open stream or tunnel outlives its credential; 0 = not at all; `off` = it isn't ended."),
 )
 
 _row = partial(Setting, "time")
@@ -137,7 +138,7 @@ TIME = (
     _row("keepalive-timeout", values.duration(), "620s", "How long an idle client connection is kept for its next request; keep it above the load balancer's own; 0 = no limit."),
     _row("tunnel-idle-timeout", values.duration(), "1h", "How long a WebSocket or other upgrade may go without a byte in either direction; 0 = no limit.", legacy=("WEBSOCKET_IDLE_TIMEOUT_SECONDS",)),
     _row("tunnel-max-lifetime", values.duration(), "24h", "How long a WebSocket or other upgrade may last as a whole; 0 = no limit.", legacy=("WEBSOCKET_MAX_LIFETIME_SECONDS",)),
-    _row("drain-delay", values.duration(longest_s=3600), "5s", "How long the router still serves after SIGTERM while it says that it is not ready, so that load balancers notice."),
+    _row("drain-delay", values.duration(longest_s=3600), "5s", "How long the router still serves after SIGTERM while it says that it is not ready, so that load balancers notice; 0 = not at all."),
     _row("shutdown-timeout", values.duration(zero=False, longest_s=24 * 3600), "30s", "How long open requests and tunnels have to end after `drain-delay`; keep the pod's grace period above the sum of both."),
 )
 

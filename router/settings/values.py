@@ -7,6 +7,7 @@ in a flag, in the environment and in a file, and Python's generous int() and flo
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -96,15 +97,18 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.75) -> str |
 # --- numbers --------------------------------------------------------------------------------
 
 
-def duration(*, zero: bool = True, longest_s: float = LONGEST_DURATION_S) -> Kind:
-    """Seconds as a float. With `zero`, 0 (or `off`) is allowed and the table says what it means.
+def duration(
+    *, zero: bool = True, off_s: float = 0.0, longest_s: float = LONGEST_DURATION_S
+) -> Kind:
+    """Seconds as a float. With `zero`, 0 and `off` are allowed and the table says what they mean.
 
-    Anything else below a millisecond is refused, so that a slip of the pen never rounds to "no limit".
+    `off` is `off_s`: 0, or infinity where no time at all and no end at all are two things. Anything else below a
+    millisecond is refused, so that a slip of the pen never rounds to "no limit".
     """
 
     def parse(text: str) -> float:
         if zero and text.lower() in OFF_WORDS:
-            return 0.0
+            return off_s
         match = DURATION.fullmatch(text)
         if match is None:
             raise BadValueError("is not a duration", "write 180s, 5m, 1h, 250ms or plain seconds")
@@ -119,7 +123,9 @@ def duration(*, zero: bool = True, longest_s: float = LONGEST_DURATION_S) -> Kin
 
 
 def show_duration(seconds: float) -> str:
-    """Returns the shortest usual form that parses back to exactly `seconds`."""
+    """Returns the shortest usual form that parses back to exactly `seconds`; `off` for no end."""
+    if seconds == math.inf:
+        return "off"
     if seconds and seconds % 3600 == 0:
         return f"{int(seconds // 3600)}h"
     if seconds >= 1 or seconds == 0:

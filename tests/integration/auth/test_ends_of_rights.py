@@ -84,10 +84,21 @@ async def _all(reader: asyncio.StreamReader) -> bytes:
     return received
 
 
-async def test_with_no_grace_an_open_stream_outlives_its_token(
+async def test_with_no_grace_a_websocket_ends_with_its_token(
     tmp_path: Path, files: dict[str, Path]
 ) -> None:
     async with open_door(tmp_path, auth="jwt", jwt_leeway="0", auth_grace="0", **files) as door:
+        async with asyncio.timeout(15):
+            expires_at = int(time.time()) + 2
+            reader, _ = await _tunnel(door, _token(exp=expires_at))
+            assert await _close_code(reader) == 1008
+            assert time.time() < expires_at + 5
+
+
+async def test_with_the_grace_off_an_open_stream_outlives_its_token(
+    tmp_path: Path, files: dict[str, Path]
+) -> None:
+    async with open_door(tmp_path, auth="jwt", jwt_leeway="0", auth_grace="off", **files) as door:
         async with asyncio.timeout(15):
             reader, writer = await _tunnel(door, _token(exp=int(time.time()) + 1))
             await asyncio.sleep(3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from router.auth.policy import CurrentPolicy, NotBefore, Policy
@@ -34,7 +36,12 @@ def test_what_is_no_issued_token_has_no_age(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("grace_s", "expires_at", "ends_at"),
-    [(60.0, 1000.0, 1060.0), (0.0, 1000.0, None), (60.0, None, None)],
+    [
+        (60.0, 1000.0, 1060.0),
+        (0.0, 1000.0, 1000.0),
+        (math.inf, 1000.0, None),
+        (60.0, None, None),
+    ],
 )
 def test_a_stream_ends_the_grace_after_its_token(
     grace_s: float, expires_at: float | None, ends_at: float | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from router.settings import load
 from router.settings.groups import Settings
 from router.settings.loading import GROUP_TYPES
 from router.settings.table import FILE_KEYS, GROUPS, TABLE, Setting
+from router.settings.values import BadValueError
 
 ROWS = list(TABLE.values())
 
@@ -45,6 +47,31 @@ def test_every_default_is_a_value_that_a_user_may_write(row: Setting) -> None:
     shown = row.kind.show(value)
 
     assert row.kind.read(tuple(shown) if isinstance(shown, list) else str(shown)) == value
+
+
+def _takes_zero(row: Setting) -> bool:
+    try:
+        return row.kind.read("0") == 0
+    except BadValueError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row.kind.name in ("duration", "number", "bytes") and _takes_zero(row)],
+    ids=lambda row: row.key,
+)
+def test_every_row_that_takes_zero_says_what_zero_means(row: Setting) -> None:
+    assert re.search(r"\b0 = \w", row.help)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_where_off_and_zero_differ_the_row_says_both(row: Setting) -> None:
+    if row.kind.name != "duration" or not _takes_zero(row):
+        return
+    differ = row.kind.read("off") != row.kind.read("0")
+
+    assert differ == ("`off` =" in row.help)
 
 
 def test_names_follow_from_the_key() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -76,6 +77,19 @@ def test_where_zero_has_no_meaning_it_is_refused_in_every_spelling() -> None:
 
     assert refusal(kind, "0s") == "is too short; write at least 1ms"
     assert refusal(kind, "off").startswith("is not a duration")
+
+
+def test_where_no_time_and_no_end_are_two_things_off_is_no_end() -> None:
+    kind = values.duration(off_s=math.inf)
+
+    assert [kind.read(text) for text in ("0", "0s", "off", "false", "no")] == [
+        0.0,
+        0.0,
+        math.inf,
+        math.inf,
+        math.inf,
+    ]
+    assert [kind.show(kind.read(text)) for text in ("0", "off", "60s")] == ["0s", "off", "60s"]
 
 
 def test_a_duration_has_a_longest_value() -> None:
