@@ -256,7 +256,7 @@ class IndexStale(RouterError):
     retryable = True
     retry_after_s = 5
     default_detail = "The router's table of sandboxes is too old to be trusted."
-    advice = "Check that the router reaches the Kubernetes API; see `max-staleness`."
+    advice = "The table isn't complete yet, or older than `max-staleness`: see `/readyz`, and whether the Kubernetes API can be reached."
 
 
 class AuthUnavailable(RouterError):

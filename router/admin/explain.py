@@ -50,6 +50,8 @@ class Source(Protocol):
 
     def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]: ...
 
+    def is_complete(self, namespace: str | None = None) -> bool: ...
+
     def is_stale(self, max_staleness_s: float) -> bool: ...
 
 
@@ -157,6 +159,8 @@ class Explainer:
         if _is_health_check(head) and not self._targets.names_sandbox(
             head.asked, head.host, head.target
         ):
+            if not self._source.is_complete():
+                raise _no_table_yet()
             return _outcome(200, "The router answers load balancers' checks itself.")
         target = self._targets.parse(head.asked, head.host, head.target)
         steps["target"] = _target_facts(target)
@@ -190,6 +194,8 @@ class Explainer:
             return _outcome(
                 None, "Kubernetes RBAC would be asked; it was not asked about this lately."
             )
+        if endpoint is None and not self._source.is_complete(target.ref.namespace):
+            raise _no_table_yet()
         if endpoint is None:
             raise SandboxNotFound
         return self._about_known(target, endpoint)
@@ -238,6 +244,12 @@ class Explainer:
                 return (await authenticated).principal
         except TimeoutError:
             return None
+
+
+def _no_table_yet() -> IndexStale:
+    return IndexStale(
+        "The router does not know its sandboxes yet.", reason="the first table is not complete"
+    )
 
 
 def _is_health_check(head: RequestHead) -> bool:

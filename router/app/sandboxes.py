@@ -91,7 +91,6 @@ def build_sandboxes(
         waiting_room=discovery.waiting_room,
         waiting_room_per_namespace=discovery.waiting_room_per_namespace,
     )
-    source = IndexSource(index)
     if discovery.discovery == "file":
         assert discovery.sandboxes_file is not None
         file = FileDiscovery(
@@ -101,13 +100,13 @@ def build_sandboxes(
             default_namespace=settings.routing.default_namespace,
         )
         file.load_once()
-        return Sandboxes(source=source, discovery=file, index=index, file=file)
+        return Sandboxes(source=IndexSource(index), discovery=file, index=index, file=file)
     assert api is not None
     watches = KubernetesDiscovery(
         api=api, namespaces=discovery.namespaces, index=index, on_retired=on_retired
     )
     return Sandboxes(
-        source=source,
+        source=IndexSource(index, is_catching_up=watches.is_catching_up),
         discovery=watches,
         index=index,
         notes=watches.notes,

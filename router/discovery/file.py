@@ -59,6 +59,7 @@ class FileDiscovery:
         self._poll_interval_s = poll_interval_s
         self._default_namespace = default_namespace
         self._seen: _Reading | None = None
+        index.set_awaited(None)
 
     def __repr__(self) -> str:
         problem = self._seen.problem if self._seen else "not read yet"
@@ -122,6 +123,7 @@ class FileDiscovery:
             )
         elif is_news:
             self.reloads_succeeded += 1
+            self._index.set_awaited(frozenset())
             for endpoint in self._index.replace(reading.endpoints):
                 self._on_retired(endpoint)
             logger.info(

@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 from router.discovery.claims import ClaimRecord, parse_claim
 from router.discovery.history import HistoryCheck, Watch
-from router.discovery.objects import EXTENSIONS_GROUP, SANDBOX_GROUP
 from router.discovery.pace import Pace
-from router.discovery.pods import NAME_HASH_LABEL, PodRecord
+from router.discovery.pods import PodRecord
 from router.discovery.recovery import Recovery
-from router.discovery.reflector import Reflector, Resource
+from router.discovery.reflector import Reflector
+from router.discovery.resources import CLAIMS, PODS, SANDBOXES, Resource
 from router.discovery.sandboxes import SandboxRecord, parse_sandbox
 from router.discovery.settled_heap import SettledHeap
 from router.discovery.streamed_list import List
@@ -28,15 +28,10 @@ from router.routing.index import EndpointIndex
 
 logger = logging.getLogger("sandbox_router.discovery")
 
-PODS = Resource("pods", ("/api/v1",), label_selector=NAME_HASH_LABEL)
-SANDBOXES = Resource(
-    "sandboxes", (f"/apis/{SANDBOX_GROUP}/v1beta1", f"/apis/{SANDBOX_GROUP}/v1alpha1")
-)
-CLAIMS = Resource(
-    "sandboxclaims", (f"/apis/{EXTENSIONS_GROUP}/v1beta1", f"/apis/{EXTENSIONS_GROUP}/v1alpha1")
-)
 DEFAULT_PACE = Pace()
 HOUSEKEEPING_INTERVAL_S = 1.0
+CATCHING_UP_S = 10.0
+"""For so long after a watch was interrupted, names that aren't known are worth waiting for."""
 
 WITHOUT = {
     SANDBOXES.name: (
@@ -73,6 +68,11 @@ class Scope:
         """True when enough is known to route: all pods, and all Sandboxes unless we may not see them."""
         return self.pods.is_complete and _is_known_or_refused(self.sandboxes)
 
+    @property
+    def is_complete(self) -> bool:
+        """True when a name that isn't known doesn't exist, as far as we may know."""
+        return self.is_settled and _is_known_or_refused(self.claims)
+
 
 class KubernetesDiscovery:
     """Watches Pods, Sandboxes and SandboxClaims: in all namespaces, or in the listed ones with one set of watches each.
@@ -102,6 +102,7 @@ class KubernetesDiscovery:
         self._records_seen = 0
         self._has_new_list = False
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
+        self._tell_awaited()
 
     def __repr__(self) -> str:
         return f"<KubernetesDiscovery {self._table!r} missing={self.missing()}>"
@@ -157,6 +158,10 @@ class KubernetesDiscovery:
             elif reflector.is_complete and reflector.problem:
                 notes.append(f"{reflector}: {reflector.problem}; the last known state is kept")
         return notes
+
+    def is_catching_up(self) -> bool:
+        """Returns True while a watch that was interrupted just now may have missed something."""
+        return any(reflector.is_behind(CATCHING_UP_S) for reflector in self.reflectors())
 
     def notes_about(self, ref: SandboxRef) -> tuple[str, ...]:
         """Returns what stands out about the sandbox of this name."""
@@ -236,6 +241,7 @@ class KubernetesDiscovery:
                 scope.pods_may_begin.set()
             if scope.is_settled:
                 self._table.settle(scope.namespace)
+        self._tell_awaited()
         self._tell_freshness()
 
     async def _keep_house(self) -> None:
@@ -248,6 +254,10 @@ class KubernetesDiscovery:
                 self._has_new_list = False
                 self._heap.settle()
             await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
+
+    def _tell_awaited(self) -> None:
+        awaited = [scope.namespace for scope in self._scopes if not scope.is_complete]
+        self._index.set_awaited(None if None in awaited else frozenset(filter(None, awaited)))
 
     def _tell_freshness(self) -> None:
         """Gives the index its age: that of the watch that was silent longest."""
@@ -262,5 +272,7 @@ async def _run_pods(scope: Scope) -> None:
     await scope.pods.run()
 
 
-def _is_known_or_refused(reflector: Reflector[SandboxRecord]) -> bool:
+def _is_known_or_refused(
+    reflector: Reflector[SandboxRecord] | Reflector[ClaimRecord],
+) -> bool:
     return reflector.is_complete or reflector.refusal is not None

@@ -9,7 +9,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from router.discovery.history import went_back
@@ -17,6 +16,7 @@ from router.discovery.objects import section, version
 from router.discovery.pace import Pace
 from router.discovery.paged_list import PagedList
 from router.discovery.recovery import Recovery
+from router.discovery.resources import Resource
 from router.discovery.retries import Retries
 from router.discovery.streamed_list import List, Store, StreamedList, apply_event
 from router.discovery.turns import Turns
@@ -34,15 +34,6 @@ BROKEN_STREAMS = 2
 """After so many streamed lists without an end, the next one comes in pages."""
 
 Record = TypeVar("Record")
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """What to watch: the plural's name, the API prefixes that may serve it in order of preference, and a label selector."""
-
-    name: str
-    prefixes: tuple[str, ...]
-    label_selector: str = ""
 
 
 class Phase(enum.Enum):
@@ -86,6 +77,8 @@ class Reflector(Generic[Record]):
         """Why it is not watching, for people; "" while all is well."""
         self.last_heard_at: float | None = None
         """Clock time of the last sign that the store is up to date."""
+        self.behind_since: float | None = None
+        """Clock time at which a watch ended that has not been resumed yet."""
         self.newest_version = 0
         """The highest version that list and watch have brought, as a number; 0 when versions are none."""
         self.lists = 0
@@ -127,7 +120,8 @@ class Reflector(Generic[Record]):
     async def run(self) -> None:
         """Lists and watches until cancelled. Never returns, never raises."""
         while True:
-            self._watching_since = None
+            if self._watching_since is not None:
+                self._watching_since, self.behind_since = None, self._clock()
             try:
                 await self._list_or_watch()
             except ApiError as error:
@@ -138,6 +132,12 @@ class Reflector(Generic[Record]):
                 logger.exception("watch failed", extra={"fields": self._fields()})
                 reason = f"{type(error).__name__}: {error}"
                 await self._after(ApiError(0, reason), is_garbage=True)
+
+    def is_behind(self, within_s: float) -> bool:
+        """Returns True while a watch that was interrupted within the last `within_s` seconds, or a new list, is on its way."""
+        if self.behind_since is None:
+            return False
+        return self.phase is Phase.LISTING or self._clock() - self.behind_since < within_s
 
     async def current_version(self) -> int:
         """Asks the server for its newest version, 0 when that is no number. Raises ApiError."""
@@ -279,7 +279,7 @@ class Reflector(Generic[Record]):
             self._patience.reschedule(now + self._pace.marker_timeout_s)
             return
         if self._watching_since is None:
-            self._watching_since = self._clock()
+            self._watching_since, self.behind_since = self._clock(), None
             self.phase = Phase.WATCHING
             self._patience.reschedule(None)
         self._heard()

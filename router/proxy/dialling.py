@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
 from router.errors import (
+    IndexStale,
     InternalError,
     RouterError,
     SandboxFinished,
@@ -36,6 +37,7 @@ logger = logging.getLogger("sandbox_router.proxy")
 
 _FIRST_BACKOFF_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 1.0
+_CATCH_UP_POLL_S: Final = 0.25
 _REFUSED_BUDGET_S: Final = 2.0
 """How long a refused port is tried again: a server that restarts is back by then, one that isn't there never."""
 
@@ -132,6 +134,8 @@ class _Opening:
             await self._admit(endpoint)
             now = time.monotonic()
             if endpoint is None:
+                if now >= grace_limit and now < limit and gateway.source.is_catching_up():
+                    grace_limit = now + _CATCH_UP_POLL_S
                 await self._appearance_of(target.ref, min(grace_limit, limit) - now)
                 continue
             self._refuse_the_absent(endpoint)
@@ -165,12 +169,19 @@ class _Opening:
             raise SandboxFinished(reason=endpoint.reason)
 
     async def _appearance_of(self, ref: SandboxRef, limit_s: float) -> None:
-        """Waits for an unknown sandbox to become known. Raises SandboxNotFound when the time is over or nobody may wait."""
+        """Waits for an unknown sandbox to become known. Raises SandboxNotFound when the time is over or nobody may wait.
+
+        Raises IndexStale instead while there is no table yet: 404 would be final for a sandbox that exists.
+        """
         if limit_s <= 0:
+            if not self._gateway.source.is_complete(ref.namespace):
+                raise no_table_yet()
             raise SandboxNotFound
         try:
             await self._change_of(ref, limit_s)
         except SandboxNotReady as exc:
+            if not self._gateway.source.is_complete(ref.namespace):
+                raise no_table_yet() from exc
             raise SandboxNotFound(reason=exc.reason) from exc
 
     async def _change_of(self, ref: SandboxRef, limit_s: float) -> None:
@@ -264,6 +275,13 @@ class _Opening:
         outcome.retries += 1
         gateway.telemetry.upstream_retried()
         await asyncio.sleep(pause_s)
+
+
+def no_table_yet() -> IndexStale:
+    """Returns what a request gets before the first table is in."""
+    return IndexStale(
+        "The router does not know its sandboxes yet.", reason="the first table is not complete"
+    )
 
 
 def _is_same_pod(one: Endpoint, other: Endpoint) -> bool:

@@ -36,7 +36,7 @@ from router.errors import (
 )
 from router.proxy.clients import Clients
 from router.proxy.deadlines import Deadlines
-from router.proxy.dialling import open_slowly
+from router.proxy.dialling import no_table_yet, open_slowly
 from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
 from router.proxy.needs import EndpointSource, Limits, Tracer
@@ -293,6 +293,8 @@ class Gateway:
             return False
         if self.clients.is_draining:
             raise Draining
+        if not self.source.is_complete():
+            raise no_table_yet()
         exchange.answered_here(200, health_answer)
         return True
 

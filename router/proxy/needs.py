@@ -29,6 +29,14 @@ class EndpointSource(Protocol):
         """Returns the sandbox as far as it is known, at once; None when there is none of that name."""
         ...
 
+    def is_complete(self, namespace: str | None = None) -> bool:
+        """Returns False while the first table of the namespace (None: of all) isn't in: what isn't found may exist."""
+        ...
+
+    def is_catching_up(self) -> bool:
+        """Returns True while it may not have heard of the latest names: they are worth waiting for."""
+        ...
+
     def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]:
         """Returns every name that leads to the endpoint."""
         ...

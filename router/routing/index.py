@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.freshness import Freshness
 from router.routing.waiting import Waiter, WaitingRoom
 
 Retired = tuple[Endpoint, ...]
@@ -43,8 +44,11 @@ class EndpointIndex:
         self.events = 0
         """Changes that discovery reported, whether or not they changed anything."""
         self.evictions = 0
-        self.last_synced_at: float | None = None
-        """Clock time at which discovery last heard from its source; None before the first listing."""
+        freshness = Freshness(clock=clock)
+        self.set_awaited, self.is_complete = freshness.set_awaited, freshness.is_complete
+        self.set_synced, self.age_s = freshness.set_synced, freshness.age_s
+        self.is_stale = freshness.is_stale
+        self.freshness = freshness
         self._clock = clock
         self._endpoints: dict[SandboxRef, Endpoint] = {}
         self._aliases: dict[SandboxRef, SandboxRef] = {}
@@ -237,23 +241,6 @@ class EndpointIndex:
     def knows_namespace(self, namespace: str) -> bool:
         """Returns True when at least one known sandbox is in it."""
         return namespace in self._in_namespace
-
-    def set_synced(self, at: float | None = None) -> None:
-        """Notes that the table is as its source was at clock time `at` (default: now)."""
-        self.last_synced_at = self._clock() if at is None else at
-
-    def age_s(self) -> float | None:
-        """Returns the seconds since discovery last heard from its source; None before the first listing."""
-        if self.last_synced_at is None:
-            return None
-        return max(0.0, self._clock() - self.last_synced_at)
-
-    def is_stale(self, max_staleness_s: float) -> bool:
-        """Returns True when the table is older than that; 0 means that no age is too old."""
-        if max_staleness_s <= 0:
-            return False
-        age_s = self.age_s()
-        return age_s is None or age_s > max_staleness_s
 
     # --- the table --------------------------------------------------------------------------
 

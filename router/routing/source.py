@@ -13,8 +13,12 @@ from router.routing.waiting import Waiter
 class IndexSource:
     """Answers from an EndpointIndex; X-Sandbox-Pod-IP is a hint that decides nothing here."""
 
-    def __init__(self, index: EndpointIndex) -> None:
+    def __init__(
+        self, index: EndpointIndex, *, is_catching_up: Callable[[], bool] = lambda: False
+    ) -> None:
         self._index = index
+        self.is_complete = index.is_complete
+        self.is_catching_up = is_catching_up
         self.names = index.names
         self.is_current = index.is_current
         self.hold_ends_in_s = index.hold_ends_in_s

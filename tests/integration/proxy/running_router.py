@@ -103,6 +103,8 @@ class RunningRouter:
             waiting_room_per_namespace=plan.waiting_room_per_namespace,
             clock=clock.monotonic,
         )
+        self.is_catching_up = False
+        """Whether a watch was interrupted just now."""
         self.deadlines = Deadlines(interval_s=plan.deadline_interval_s, clock=clock.monotonic)
         self.tasks = TaskSet()
         self.metrics = Metrics(version="test")
@@ -139,7 +141,7 @@ class RunningRouter:
             or AuthenticatorChain(
                 bearer=[StaticTokenAuthenticator(tokens=[TOKEN.encode()])], certificate=None
             ),
-            source=IndexSource(self.index),
+            source=IndexSource(self.index, is_catching_up=lambda: self.is_catching_up),
             authorizer=plan.authorizer or GrantAuthorizer(policy=self.policy),
             clients=self.clients,
             pool=self.pool,

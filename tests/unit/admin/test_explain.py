@@ -419,6 +419,20 @@ async def test_a_table_that_is_too_old(make_explainer, index):
     assert (await outcome_of(make_explainer(max_staleness_s=0), asked))[2] == ""
 
 
+async def test_an_unknown_name_is_not_known_to_be_missing_before_the_first_table(
+    make_explainer, index
+):
+    index.remove(BOX.ref)
+    index.remove_alias(SandboxRef("team-a", "claim"))
+    index.set_awaited(None)
+    asked = question(token(GRANT))
+    assert (await outcome_of(make_explainer(), asked))[1:] == (503, "index_stale")
+
+    index.set_awaited(frozenset())
+
+    assert (await outcome_of(make_explainer(), asked))[1:] == (404, "sandbox_not_found")
+
+
 async def test_the_router_itself_is_no_sandbox(make_explainer):
     explainer = make_explainer(own={("192.0.2.9", 40001)})
 

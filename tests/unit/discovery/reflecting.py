@@ -12,7 +12,8 @@ from router.discovery.listing import Listing
 from router.discovery.objects import identity
 from router.discovery.pace import Pace
 from router.discovery.recovery import Recovery
-from router.discovery.reflector import Phase, Reflector, Resource
+from router.discovery.reflector import Phase, Reflector
+from router.discovery.resources import Resource
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from tests.fakes.cluster_objects import pod, sandbox

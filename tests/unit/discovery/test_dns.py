@@ -80,9 +80,26 @@ def test_nobody_waits_for_news_that_never_come() -> None:
 
 def test_the_gateway_can_look_sandboxes_up_in_it() -> None:
     looked_up_in: EndpointSource = source()
-    for method in ("find", "names", "is_current", "wait", "hold_ends_in_s", "evict", "is_stale"):
+    for method in (
+        "find",
+        "names",
+        "is_current",
+        "wait",
+        "hold_ends_in_s",
+        "evict",
+        "is_stale",
+        "is_complete",
+        "is_catching_up",
+    ):
         asked = set(inspect.signature(getattr(EndpointSource, method)).parameters) - {"self"}
         assert set(inspect.signature(getattr(looked_up_in, method)).parameters) == asked
+
+
+def test_there_is_no_table_that_could_be_missing_or_late() -> None:
+    names = source()
+    assert names.is_complete()
+    assert names.is_complete("team-a")
+    assert not names.is_catching_up()
 
 
 async def test_it_is_ready_at_once_and_runs_until_cancelled() -> None:

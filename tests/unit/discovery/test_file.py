@@ -77,8 +77,11 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 def test_a_good_file_fills_the_table_and_makes_ready(scene: Scene) -> None:
     assert scene.discovery.missing() == [f"the sandboxes file {scene.path} has not been loaded yet"]
+    assert not scene.index.is_complete()
 
     scene.discovery.load_once()
+
+    assert scene.index.is_complete()
 
     assert scene.host() == "10.0.0.1"
     assert scene.discovery.missing() == []
@@ -94,6 +97,7 @@ def test_a_bad_file_stops_the_start_with_file_and_line(scene: Scene) -> None:
 
     assert scene.discovery.missing() != []
     assert scene.index.size() == 0
+    assert not scene.index.is_complete()
 
 
 def test_a_missing_file_stops_the_start_with_its_path(scene: Scene) -> None:
@@ -150,22 +154,22 @@ async def test_a_settled_file_is_not_read_again(
     scene: Scene, settled_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.discovery.load_once()
-    synced_at = scene.index.last_synced_at
+    synced_at = scene.index.freshness.last_synced_at
     monkeypatch.setattr(file_module, "read_regular", lambda path: pytest.fail("the file was read"))
 
     async with scene.running():
-        await until(lambda: scene.index.last_synced_at != synced_at)
+        await until(lambda: scene.index.freshness.last_synced_at != synced_at)
 
     assert scene.discovery.reloads_failed == 0
 
 
 async def test_a_touched_file_of_the_same_content_is_no_reload(scene: Scene) -> None:
     scene.discovery.load_once()
-    synced_at = scene.index.last_synced_at
+    synced_at = scene.index.freshness.last_synced_at
 
     async with scene.running():
         scene.path.write_text(listing())
-        await until(lambda: scene.index.last_synced_at != synced_at)
+        await until(lambda: scene.index.freshness.last_synced_at != synced_at)
 
     assert scene.discovery.reloads_succeeded == 1
 
@@ -179,13 +183,13 @@ async def test_a_broken_new_file_keeps_the_old_table_in_force_and_is_told_once(
     async with scene.running():
         scene.path.write_text(broken)
         await until(lambda: scene.discovery.reloads_failed == 1)
-        synced_at = scene.index.last_synced_at
+        synced_at = scene.index.freshness.last_synced_at
         await asyncio.sleep(0.05)
 
         assert scene.host() == "10.0.0.1"
         assert scene.discovery.missing() == []
         assert scene.discovery.reloads_failed == 1
-        assert scene.index.last_synced_at == synced_at
+        assert scene.index.freshness.last_synced_at == synced_at
         assert len(warnings(caplog)) == 1
 
         scene.path.write_text("sandboxes: 7")

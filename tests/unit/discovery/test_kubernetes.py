@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from router.routing.endpoint import State
+from tests.fakes.cluster_objects import claim
 from tests.fakes.kubernetes_api import FakeKubernetes, User
 from tests.fakes.kubernetes_store import CLAIMS, SANDBOXES
 from tests.fakes.running_discovery import discovering, launch, until
@@ -23,6 +24,67 @@ async def test_it_is_ready_once_every_first_list_is_in() -> None:
             await running.until_ready()
             assert running.found("box") == (State.READY, "10.0.0.1")
             assert running.discovery.notes() == []
+
+
+async def test_the_table_is_complete_once_pods_sandboxes_and_claims_are_in() -> None:
+    async with FakeKubernetes() as api:
+        box = launch(api, "box")
+        api.store.create(CLAIMS, claim("mine", bound_to=box["metadata"]["name"]))
+        with api.faults.refusing(500, resource="sandboxclaims") as refusal:
+            async with discovering(api) as running:
+                assert not running.index.is_complete()
+                await until(lambda: running.state("box") is State.READY)
+                # The sandbox can be served already; the claim's name can't be told from one that doesn't exist.
+                assert running.state("mine") is None
+                assert not running.index.is_complete()
+
+                refusal.times = 0
+                await until(running.index.is_complete)
+                assert running.state("mine") is State.READY
+
+
+async def test_a_table_stays_complete_through_an_outage() -> None:
+    async with FakeKubernetes() as api, discovering(api) as running:
+        await running.until_ready()
+        async with api.away():
+            await until(lambda: len(running.discovery.notes()) == 3)
+            assert running.index.is_complete()
+
+
+async def test_what_may_not_be_seen_is_not_waited_for() -> None:
+    def pods_alone(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return resource == "pods"
+
+    async with FakeKubernetes(allows=pods_alone) as api, discovering(api) as running:
+        await until(running.index.is_complete)
+
+
+async def test_one_namespace_is_complete_while_another_is_not() -> None:
+    def not_in_b(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return namespace != "team-b"
+
+    async with (
+        FakeKubernetes(allows=not_in_b) as api,
+        discovering(api, namespaces=("team-a", "team-b")) as running,
+    ):
+        await until(lambda: running.index.is_complete("team-a"))
+        assert not running.index.is_complete("team-b")
+        assert not running.index.is_complete()
+
+
+async def test_it_catches_up_from_a_watchs_end_until_it_watches_again_but_not_for_ever() -> None:
+    async with FakeKubernetes() as api, discovering(api) as running:
+        await running.until_ready()
+        await running.until_watching()
+        assert not running.discovery.is_catching_up()
+        async with api.away():
+            await until(running.discovery.is_catching_up)
+            for reflector in running.discovery.reflectors():
+                await until(lambda r=reflector: r.behind_since is not None)  # type: ignore[misc]
+                reflector.behind_since -= 11.0
+            assert not running.discovery.is_catching_up()
+        await running.until_watching()
+        assert not running.discovery.is_catching_up()
 
 
 async def test_forbidden_pods_keep_it_from_being_ready_and_say_why() -> None:

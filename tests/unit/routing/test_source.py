@@ -76,5 +76,17 @@ def test_it_is_as_stale_as_the_table(source: IndexSource, index: EndpointIndex) 
     assert source.is_stale(60.0)
 
 
+def test_it_is_as_complete_as_the_table(source: IndexSource, index: EndpointIndex) -> None:
+    index.set_awaited(frozenset({"team-b"}))
+    assert source.is_complete("team-a")
+    assert not source.is_complete("team-b")
+    assert not source.is_complete()
+
+
+def test_it_catches_up_when_its_discovery_says_so(index: EndpointIndex) -> None:
+    assert IndexSource(index, is_catching_up=lambda: True).is_catching_up()
+    assert not IndexSource(index).is_catching_up()
+
+
 def test_its_repr_shows_the_table(source: IndexSource) -> None:
     assert repr(source).startswith("<IndexSource <EndpointIndex size=1 ")
