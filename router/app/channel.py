@@ -17,6 +17,9 @@ import orjson
 
 logger = logging.getLogger("sandbox_router.app")
 
+DEADLINES_S: Final = {"missing": 0.7, "snapshot": 2.0}
+"""How long an answer may take, so that /readyz and /metrics answer within their probes' limits while a process hangs."""
+_DEADLINE_S: Final = 5.0
 _MAX_FRAME: Final = 256 * 1024 * 1024
 
 
@@ -66,8 +69,12 @@ class Channel:
     async def tell(self, event: str) -> None:
         await self.send(orjson.dumps({"event": event}))
 
-    async def ask(self, question: str, argument: Any = None, *, timeout_s: float = 5.0) -> Any:
-        """Returns the other side's answer. Raises ChannelClosed, TimeoutError, RuntimeError (it failed there)."""
+    async def ask(
+        self, question: str, argument: Any = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """Returns the other side's answer, within DEADLINES_S where nothing else is said. Raises ChannelClosed, TimeoutError, RuntimeError (it failed there)."""
+        if timeout_s is None:
+            timeout_s = DEADLINES_S.get(question, _DEADLINE_S)
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import pickle
 import signal
@@ -22,7 +23,8 @@ from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Settings
-from router.telemetry.snapshot import Snapshot, merge, without_gauges
+from router.telemetry.snapshot import Snapshot
+from router.telemetry.worker_totals import WorkerTotals
 
 logger = logging.getLogger("sandbox_router.app")
 
@@ -50,7 +52,8 @@ class _Slot:
         self.process: asyncio.subprocess.Process | None = None
         self.channel: Channel | None = None
         self.is_listening = False
-        self.last_snapshot: Snapshot = {}
+        self.life = 0
+        """The process's number in WorkerTotals; each replacement has a new one."""
 
     def close_sockets(self) -> None:
         close_all(self.http)
@@ -65,8 +68,8 @@ class Supervisor:
         self._own_admin = tuple(own_admin)
         self._slots: list[_Slot] = []
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
-        self._buried: Snapshot = {}
-        """What dead workers had counted, so that totals don't go back."""
+        self._totals = WorkerTotals()
+        self._lives = itertools.count(1)
         self._is_stopping = False
 
     def __repr__(self) -> str:
@@ -134,10 +137,14 @@ class Supervisor:
     async def _keep(self, slot: _Slot) -> None:
         """Has a worker in this place, for as long as we run."""
         while not self._is_stopping:
-            code = await self._one_life(slot)
+            slot.life = next(self._lives)
+            self._totals.born(slot.life)
+            try:
+                code = await self._one_life(slot)
+            finally:
+                self._totals.died(slot.life)
             if self._is_stopping:
                 return
-            self._bury(slot)
             now = time.monotonic()
             self._deaths.append(now)
             logger.error(
@@ -185,10 +192,6 @@ class Supervisor:
         if event == LISTENING:
             slot.is_listening = True
 
-    def _bury(self, slot: _Slot) -> None:
-        self._buried = merge((self._buried, without_gauges(slot.last_snapshot)))
-        slot.last_snapshot = {}
-
     async def _kill(self) -> None:
         """Ends every process that is left, and sees it off: nobody else would take its exit code."""
         self._signal(signal.SIGKILL)
@@ -219,19 +222,23 @@ class Supervisor:
 
     async def snapshot(self) -> Snapshot:
         """Returns the metrics of all workers, dead ones included, added up."""
-        snapshots = [self._buried]
-        for slot, answer in await self._ask_all("snapshot"):
+
+        async def ask(slot: _Slot) -> None:
+            life = slot.life
+            answer = await self._ask(slot, "snapshot", None)
             if answer is not None:
-                slot.last_snapshot = answer
-            snapshots.append(slot.last_snapshot)
-        return merge(snapshots)
+                self._totals.told(life, answer)
+
+        await asyncio.gather(*(ask(slot) for slot in self._slots))
+        return self._totals.total()
 
     async def missing(self) -> list[str]:
         """Returns what keeps any worker from being ready."""
         missing = ["the router is shutting down"] if self._is_stopping else []
         for slot, answer in await self._ask_all("missing"):
             if answer is None:
-                missing.append(f"worker {slot.number} is not running")
+                what = "does not answer" if slot.is_listening else "is not running"
+                missing.append(f"worker {slot.number} {what}")
             else:
                 missing += [f"worker {slot.number}: {what}" for what in answer]
         return missing
@@ -266,9 +273,13 @@ class Supervisor:
         except (ChannelClosed, TimeoutError, RuntimeError) as exc:
             logger.warning(
                 "a worker gave no answer",
-                extra={"fields": {"worker": slot.number, "asked": question, "reason": str(exc)}},
+                extra={"fields": {"worker": slot.number, "asked": question, "reason": _why(exc)}},
             )
             return None
+
+
+def _why(error: Exception) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error)
 
 
 async def _refuse(question: str, argument: Any) -> Any:

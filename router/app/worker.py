@@ -41,6 +41,7 @@ from router.tasks import TaskSet
 from router.telemetry import logs, readings
 from router.telemetry.access_log import AccessLog
 from router.telemetry.metrics import Metrics
+from router.telemetry.namespace_labels import NamespaceLabels
 from router.telemetry.recorder import RouterTelemetry
 from router.telemetry.tracing import build_tracer
 
@@ -88,7 +89,10 @@ class Worker:
         self._is_stopping = False
         self._is_listening = False
         self._listeners: list[Listener] = []
-        self.metrics = Metrics(version=installed_version())
+        self.metrics = Metrics(
+            version=installed_version(),
+            namespaces=NamespaceLabels.of_setting(settings.logs.metrics_namespaces),
+        )
         self._access_log = (
             AccessLog(
                 log_format="json" if settings.logs.log_format == "json" else "text",

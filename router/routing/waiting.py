@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from router.errors import SandboxNotReady
 from router.routing.endpoint import SandboxRef
+
+ROOM_IS_FULL: Final = "the waiting room is full"
+SHARE_IS_FULL: Final = "the namespace's share of the waiting room is full"
+IS_FULL: Final = frozenset((ROOM_IS_FULL, SHARE_IS_FULL))
+"""The reasons of a SandboxNotReady for which nobody waited."""
 
 
 class Waiter:
@@ -59,9 +65,9 @@ class WaitingRoom:
         """Returns a place for a request that waits for `ref`. Raises SandboxNotReady when there is none."""
         in_namespace = self._by_namespace.get(ref.namespace, 0)
         if self._occupied >= self._places:
-            raise SandboxNotReady(reason="the waiting room is full")
+            raise SandboxNotReady(reason=ROOM_IS_FULL)
         if in_namespace >= self._places_per_namespace:
-            raise SandboxNotReady(reason="the namespace's share of the waiting room is full")
+            raise SandboxNotReady(reason=SHARE_IS_FULL)
         waiter = Waiter(self, ref, wake)
         self._by_ref.setdefault(ref, {})[waiter] = None
         self._by_namespace[ref.namespace] = in_namespace + 1

@@ -131,6 +131,8 @@ class Logs:
     log_level: str
     log_format: str
     tracing: bool
+    metrics_namespaces: tuple[str, ...]
+    """`("all",)`, `("none",)`, or those that have series of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,11 @@ def label() -> Kind:
     return Kind("namespace", "NAMESPACE", _label)
 
 
-def labels() -> Kind:
-    """Several Kubernetes namespaces."""
-    return Kind("list of namespaces", "NAMESPACE,...", _label, list, is_list=True)
+def labels(*, or_words: tuple[str, ...] = ()) -> Kind:
+    """Several Kubernetes namespaces; or one of some words, which a rule keeps alone."""
+    words = "".join(f"`{word}`, " for word in or_words)
+    metavar = "|".join((*or_words, "NAMESPACE,..."))
+    return Kind(f"{words}list of namespaces", metavar, _label, list, is_list=True)
 
 
 def _label(value: str) -> str:

@@ -206,6 +206,17 @@ def _file_rule(key: str) -> Rule:
     return rule
 
 
+def _words_for_metrics_stand_alone(candidate: Candidate) -> Iterator[Problem]:
+    names = candidate["metrics-namespaces"] or ()
+    for word in ("all", "none"):
+        if word in names and len(names) > 1:
+            yield candidate.problem(
+                "metrics-namespaces",
+                f"has {word} beside other names",
+                f"write {word} alone, or the names alone",
+            )
+
+
 def _kubeconfig_is_readable(candidate: Candidate) -> Iterator[Problem]:
     """KUBECONFIG may list several files, of which kubectl skips the missing ones; and it may be meant for others."""
     path = candidate["kubeconfig"]
@@ -257,6 +268,7 @@ RULES: tuple[Rule, ...] = (
     _discovery_is_chosen,
     _client_addresses_need_dns,
     _lines_fit_into_heads,
+    _words_for_metrics_stand_alone,
     *(
         _file_rule(key)
         for key, row in TABLE.items()

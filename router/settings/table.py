@@ -160,6 +160,7 @@ LOGS = (
     _row("log-level", values.choice("debug", "info", "warning", "error"), "info", "The least severe messages that are logged."),
     _row("log-format", values.choice("json", "text"), "json", "One JSON object a line, or text for people."),
     _row("tracing", values.truth_or_auto(), "auto", "OpenTelemetry traces; `auto` = when `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Needs the extra `otel`."),
+    _row("metrics-namespaces", places.labels(or_words=("all", "none")), "all", "The namespaces of sandboxes that metrics name; the others share `other`. `none` keeps series few with thousands of namespaces."),
 )
 
 # fmt: on

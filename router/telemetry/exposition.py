@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
 
 from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Kind
-from router.telemetry.snapshot import Series, Snapshot
+from router.telemetry.snapshot import Series, Snapshot, without_forgotten
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -33,8 +33,10 @@ def render(snapshot: Snapshot, content_type: str) -> bytes:
     """Returns the text; pure and a matter of milliseconds, so a thread may do it."""
     is_openmetrics = content_type == CONTENT_TYPE_OPENMETRICS
     lines: list[str] = []
-    for name, rows in snapshot.items():
-        family = BY_NAME[name]
+    for name, rows in without_forgotten(snapshot).items():
+        family = BY_NAME.get(name)
+        if family is None:
+            continue
         # OpenMetrics names a counter's family without the suffix of its sample.
         title = name.removesuffix("_total") if is_openmetrics else name
         lines.append(f"# HELP {title} {family.help}\n# TYPE {title} {family.kind.value}\n")

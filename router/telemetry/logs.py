@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, BinaryIO
 
@@ -73,8 +73,11 @@ def _installed() -> list[LogHandler]:
 class LogHandler(logging.Handler):
     """Makes lines of records and gives them to a LineWriter; the lock of every handler lets in one thread at a time."""
 
-    def __init__(self, *, sink: BinaryIO, repeats: Repeats) -> None:
+    def __init__(
+        self, *, sink: BinaryIO, repeats: Repeats, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__()
+        self._clock = clock
         self.repeats = repeats
         self._writer = LineWriter(
             sink, max_pending_bytes=MAX_PENDING_BYTES, name="log-writer", is_shared=True
@@ -92,7 +95,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hands one record over, or counts it. Never waits, never raises."""
-        now = time.monotonic()
+        now = self._clock()
         for count in self.repeats.due(now):
             self._put(count)
         # Who asks for debug wants every record.
@@ -111,7 +114,7 @@ class LogHandler(logging.Handler):
         with self._locked():
             if self._timer is not None:
                 self._timer.cancel()
-            for count in self.repeats.rest(time.monotonic()):
+            for count in self.repeats.rest(self._clock()):
                 self._put(count)
         # Without the lock: the writing thread may have something to log itself.
         self._writer.end()
@@ -133,7 +136,7 @@ class LogHandler(logging.Handler):
 
     def _say_counts(self) -> None:
         with self._locked():
-            now = time.monotonic()
+            now = self._clock()
             for count in self.repeats.due(now):
                 self._put(count)
             self._wake_at(self.repeats.next_at(), now)

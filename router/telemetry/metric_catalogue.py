@@ -19,6 +19,7 @@ from router.server.tls import HANDSHAKE_FAILURES
 
 OTHER = "other"
 UNKNOWN = "unknown"
+NAMESPACE_LABEL = "sandbox_namespace"
 
 
 class Kind(enum.Enum):
@@ -102,6 +103,15 @@ WATCH_RESTART_REASONS = (
     OTHER,
 )
 RELOADED_FILES = ("sandboxes", "policy", "jwt_secret", "jwks", "static_token", "client_ca", OTHER)
+CONNECT_OUTCOMES = (
+    "connected",
+    "refused",
+    "timeout",
+    "unreachable",
+    "error",
+    "resolve_error",
+    "abandoned",
+)
 POOL_STATES = ("idle", "active")
 LOG_LOSSES = ("repeated", "not_taken")
 SPAN_OUTCOMES = ("exported", "failed", "dropped")
@@ -111,6 +121,7 @@ REQUEST_BUCKETS_S = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0),
 )
+FIRST_BYTE_BUCKETS_S = REQUEST_BUCKETS_S
 CONNECT_BUCKETS_S = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
@@ -130,7 +141,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "sandbox_router_request_duration_seconds",
         Kind.HISTOGRAM,
-        "Time from a request's head to the last byte of its answer, or to its tunnel's end.",
+        "Time from a request's head to the last byte of its response; for a tunnel (code 101) to its end: leave those out of quantiles.",
         _REQUEST_LABELS,
         (None, None, None),
         REQUEST_BUCKETS_S,
@@ -246,6 +257,13 @@ FAMILIES: tuple[Family, ...] = (
         source=Source.READING,
     ),
     Family(
+        "sandbox_router_waiting_room_full_total",
+        Kind.COUNTER,
+        "Requests that were refused because the waiting room, or their namespace's share of it, was full.",
+        ("sandbox_namespace",),
+        (None,),
+    ),
+    Family(
         "sandbox_router_pool_connections",
         Kind.GAUGE,
         "Connections to sandboxes.",
@@ -302,10 +320,19 @@ FAMILIES: tuple[Family, ...] = (
         source=Source.READING,
     ),
     Family(
+        "sandbox_router_first_byte_seconds",
+        Kind.HISTOGRAM,
+        "Time from sending a request to a sandbox until its response's head; tunnels don't count.",
+        buckets_s=FIRST_BYTE_BUCKETS_S,
+    ),
+    Family(
         "sandbox_router_connect_duration_seconds",
         Kind.HISTOGRAM,
-        "Time to a connection to a sandbox, retries included; reused connections don't count.",
-        buckets_s=CONNECT_BUCKETS_S,
+        "Time that a request spent on a new connection to its sandbox, retries included, by how that ended: `connected`, why not,"
+        " or `abandoned` (the client left meanwhile or soon after).",
+        ("outcome",),
+        (CONNECT_OUTCOMES,),
+        CONNECT_BUCKETS_S,
     ),
     Family(
         "sandbox_router_wait_duration_seconds",

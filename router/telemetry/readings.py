@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from router.routing.endpoint import Endpoint
+from router.routing.endpoint import Endpoint, State
 from router.telemetry.metric_catalogue import SANDBOX_STATES
 from router.telemetry.metrics import Metrics
 
@@ -54,14 +54,37 @@ class Counting(Protocol):
     def counts(self) -> Mapping[tuple[str, ...], int]: ...
 
 
-def read_index(metrics: Metrics, index: Index) -> None:
-    """Shows the table's size by state, its age, its events, and who waits."""
+class _TableCount:
+    """Counts the table once a scrape, however many families are about it: a large one takes milliseconds."""
 
-    def sandboxes() -> Mapping[tuple[str, ...], float]:
-        states = Counter(endpoint.state.value for endpoint in index)
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._states: Counter[str] | None = None
+
+    def namespaces(self) -> set[str] | None:
+        """Returns the namespaces in the table, None before it was complete once. Asked first at each scrape."""
+        states: Counter[State] = Counter()
+        namespaces: set[str] = set()
+        for endpoint in self._index:
+            states[endpoint.state] += 1
+            namespaces.add(endpoint.ref.namespace)
+        self._states = Counter({state.value: count for state, count in states.items()})
+        return None if self._index.age_s() is None else namespaces
+
+    def states(self) -> Mapping[tuple[str, ...], float]:
+        """Returns the sandboxes by state."""
+        if self._states is None:
+            self.namespaces()
+        assert self._states is not None
+        states, self._states = self._states, None
         return {(state,): states[state] for state in SANDBOX_STATES}
 
-    metrics.read_at_scrape("sandbox_router_index_sandboxes", sandboxes)
+
+def read_index(metrics: Metrics, index: Index) -> None:
+    """Shows the table's size by state, its age, its events, and who waits; its namespaces have series from the start."""
+    table = _TableCount(index)
+    metrics.read_namespaces(table.namespaces)
+    metrics.read_at_scrape("sandbox_router_index_sandboxes", table.states)
     metrics.read_at_scrape("sandbox_router_index_age_seconds", index.age_s)
     metrics.read_at_scrape(
         "sandbox_router_index_events_total",

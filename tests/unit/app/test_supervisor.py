@@ -14,6 +14,7 @@ import pytest
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
+from router.app import channel as channel_module
 from router.app import supervisor as supervisor_module
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Stop
@@ -127,6 +128,24 @@ async def test_workers_share_a_port_one_that_is_killed_is_replaced_and_no_count_
             os.kill(pid, 0)
 
 
+async def test_while_a_worker_hangs_readiness_and_numbers_are_told_in_time(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "DEADLINES_S", {"missing": 0.2, "snapshot": 0.2})
+    async with running(make_settings(workers=2)) as place:
+        await place.until_ready()
+        await place.get_health()
+        before = await place.requests_counted()
+        hung = place.pids()[0]
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(5):
+                assert await place.supervisor.missing() == ["worker 0 does not answer"]
+                assert await place.requests_counted() == before
+        finally:
+            os.kill(hung, signal.SIGCONT)
+
+
 async def test_a_second_wish_ends_a_long_drain_at_once(make_settings: MakeSettings) -> None:
     settings = make_settings(workers=1, drain_delay="60s", shutdown_timeout="60s")
     async with running(settings) as place:
@@ -164,16 +183,17 @@ async def test_workers_that_die_now_and_then_are_replaced_for_ever(
     monkeypatch.setattr(supervisor_module, "_DEATHS_WITHIN_S", 0.0)
     place = Place(make_settings(workers=1))
     deaths = 0
-    bury = place.supervisor._bury
+    one_life = place.supervisor._one_life
 
-    def noted(slot: Any) -> None:
+    async def noted(slot: Any) -> int:
         nonlocal deaths
+        code = await one_life(slot)
         deaths += 1
-        bury(slot)
         if deaths == 7:
             place.stop.ask()
+        return code
 
-    monkeypatch.setattr(place.supervisor, "_bury", noted)
+    monkeypatch.setattr(place.supervisor, "_one_life", noted)
     async with asyncio.timeout(60):
         await place.run()
     assert place.code == 0

@@ -52,6 +52,15 @@ def test_an_empty_list_of_modes_is_no_mode() -> None:
     assert problem.startswith("auth = (empty) (flag --auth): no authentication mode is set; ")
 
 
+@pytest.mark.parametrize("word", ["all", "none"])
+def test_a_word_for_the_namespaces_of_metrics_stands_alone(word: str) -> None:
+    assert problems(auth="none", metrics_namespaces=f"{word},team-a") == [
+        f"metrics-namespaces = {word},team-a (flag --metrics-namespaces): has {word} beside other names;"
+        f" write {word} alone, or the names alone"
+    ]
+    assert problems(auth="none", metrics_namespaces="team-a,team-b") == []
+
+
 def test_none_stands_alone(file: str) -> None:
     assert problems(auth="none,static", static_token_file=file) == [
         "auth = none,static (flag --auth): has none beside other modes; write none alone, or leave it out"

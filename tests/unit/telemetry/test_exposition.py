@@ -8,7 +8,7 @@ from router.telemetry.exposition import content_type_for, render
 from router.telemetry.metric_catalogue import BY_NAME, Kind
 from router.telemetry.metrics import Metrics
 from router.telemetry.process_metrics import process_snapshot
-from router.telemetry.snapshot import merge
+from router.telemetry.snapshot import FORGOTTEN, merge
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,6 +56,15 @@ def test_prometheus_own_parsers_read_back_every_number(snapshot, content_type):
                 assert found[name, labels] == series[0]
 
 
+def test_a_namespace_that_a_process_has_forgotten_is_not_shown(snapshot):
+    text = render({**snapshot, FORGOTTEN: [(("ns-1",), [])]}, TEXT).decode()
+
+    assert 'sandbox_namespace="ns-1"' in render(snapshot, TEXT).decode()
+    assert 'sandbox_namespace="ns-1"' not in text
+    assert 'sandbox_namespace="ns-2"' in text
+    assert FORGOTTEN not in text
+
+
 @pytest.mark.parametrize("content_type", PARSERS)
 def test_buckets_are_cumulative_and_end_at_infinity(snapshot, content_type):
     found = samples(snapshot, content_type)
@@ -64,7 +73,7 @@ def test_buckets_are_cumulative_and_end_at_infinity(snapshot, content_type):
     buckets = [
         (float(dict(labels)["le"]), value)
         for (sample, labels), value in found.items()
-        if sample == f"{name}_bucket"
+        if sample == f"{name}_bucket" and ("outcome", "connected") in labels
     ]
     assert [bound for bound, _ in buckets] == [*BY_NAME[name].buckets_s, float("inf")]
     assert [value for _, value in buckets] == [

@@ -377,13 +377,16 @@ def test_a_message_that_comes_again_and_again_is_counted_and_the_count_is_said(j
 
 
 def test_the_count_is_said_though_nothing_more_is_logged():
-    sink = io.BytesIO()
-    handler = logs.LogHandler(sink=sink, repeats=Repeats(first=1, window_s=0.02))
+    sink, now = io.BytesIO(), [0.0]
+    handler = logs.LogHandler(
+        sink=sink, repeats=Repeats(first=1, window_s=0.02), clock=lambda: now[0]
+    )
     handler.setFormatter(JsonFormatter())
     record = logging.LogRecord("sandbox_router.tests", logging.INFO, "", 0, "again", None, None)
 
     handler.handle(record)
     handler.handle(record)
+    now[0] = 1.0
 
     deadline = time.monotonic() + 10
     while b"1 more" not in sink.getvalue() and time.monotonic() < deadline:

@@ -1,15 +1,18 @@
 import itertools
 import platform
+from collections import Counter
 
 import pytest
 
 from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S, ROUTER_ERROR_CODES
 from router.telemetry.metrics import Metrics
+from router.telemetry.namespace_labels import FORGOTTEN_AFTER_S, NamespaceLabels
+from router.telemetry.snapshot import FORGOTTEN
 
 
 @pytest.fixture
 def metrics():
-    return Metrics(version="1.2.3", max_namespaces=3)
+    return Metrics(version="1.2.3", namespaces=NamespaceLabels(limit=3))
 
 
 def value(metrics, name, *labels):
@@ -20,6 +23,17 @@ def value(metrics, name, *labels):
 
 def labels_of(metrics, name):
     return [labels for labels, _ in metrics.snapshot().get(name, [])]
+
+
+def counted(metrics, name):
+    """The labels of the series that aren't zero."""
+    return [labels for labels, series in metrics.snapshot().get(name, []) if any(series)]
+
+
+def histogram(metrics, name, *labels):
+    """How many values there were, and their sum."""
+    series = dict(metrics.snapshot()[name])[labels]
+    return sum(series[:-1]), series[-1]
 
 
 def finish(metrics, outcome):
@@ -76,11 +90,41 @@ def test_connecting_and_waiting_are_measured_only_where_they_happened(metrics, m
     finish(metrics, make_outcome())
     finish(metrics, make_outcome(connect_s=0.002, wait_s=0.0))
 
-    snapshot = metrics.snapshot()
-    [(_, connect)] = snapshot["sandbox_router_connect_duration_seconds"]
-    [(_, wait)] = snapshot["sandbox_router_wait_duration_seconds"]
-    assert (sum(connect[:-1]), connect[-1]) == (1, 0.002)
-    assert (sum(wait[:-1]), wait[-1]) == (1, 0.0)
+    connect = histogram(metrics, "sandbox_router_connect_duration_seconds", "connected")
+    assert connect == (1, 0.002)
+    assert histogram(metrics, "sandbox_router_wait_duration_seconds") == (1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome"),
+    [
+        ({}, "connected"),
+        ({"upstream_error": "closed_early"}, "connected"),
+        ({"upstream_error": "connect_refused"}, "refused"),
+        ({"upstream_error": "connect_timeout"}, "timeout"),
+        ({"upstream_error": "connect_unreachable"}, "unreachable"),
+        ({"upstream_error": "connect_error"}, "error"),
+        ({"upstream_error": "resolve_error"}, "resolve_error"),
+        ({"status": 499, "code": "client_closed"}, "abandoned"),
+        ({"status": 200, "code": "client_closed", "first_byte_s": 0.1}, "connected"),
+    ],
+)
+def test_a_connect_counts_by_how_it_ended_so_that_failures_are_not_slow_connects(
+    metrics, make_outcome, facts, outcome
+):
+    finish(metrics, make_outcome(connect_s=1.5, **facts))
+
+    name = "sandbox_router_connect_duration_seconds"
+    assert counted(metrics, name) == [(outcome,)]
+    assert histogram(metrics, name, outcome) == (1, 1.5)
+
+
+def test_the_first_byte_is_measured_for_what_is_no_tunnel(metrics, make_outcome):
+    finish(metrics, make_outcome(first_byte_s=0.25))
+    finish(metrics, make_outcome(first_byte_s=None))
+    finish(metrics, make_outcome(first_byte_s=3.0, status=101, is_tunnel=True))
+
+    assert histogram(metrics, "sandbox_router_first_byte_seconds") == (1, 0.25)
 
 
 def test_a_tunnel_is_open_until_its_request_ends(metrics, make_outcome):
@@ -113,6 +157,22 @@ def test_an_upstream_error_counts_by_namespace_and_reason(metrics, make_outcome)
 
 
 @pytest.mark.parametrize(
+    "reason",
+    ["the waiting room is full", "the namespace's share of the waiting room is full"],
+)
+def test_a_full_waiting_room_counts_by_namespace(metrics, make_outcome, reason):
+    name = "sandbox_router_waiting_room_full_total"
+    full = {"status": 503, "code": "sandbox_not_ready", "error_reason": reason}
+
+    finish(metrics, make_outcome(**full))
+    finish(metrics, make_outcome(**full, namespace=""))
+    finish(metrics, make_outcome(status=503, code="sandbox_not_ready", error_reason="starting"))
+
+    assert value(metrics, name, "team-a") == 1
+    assert value(metrics, name, "unknown") == 1
+
+
+@pytest.mark.parametrize(
     ("authz", "decision"),
     [
         ("allowed", "allow"),
@@ -135,7 +195,7 @@ def test_a_decision_is_told_in_the_words_of_existing_dashboards(
 def test_a_request_that_reached_no_decision_counts_none(metrics, make_outcome):
     finish(metrics, make_outcome(authz=""))
 
-    assert labels_of(metrics, "sandbox_router_authz_decisions_total") == []
+    assert counted(metrics, "sandbox_router_authz_decisions_total") == []
 
 
 # --- nobody outside makes series -------------------------------------------------------------
@@ -145,8 +205,8 @@ def test_a_namespace_that_the_table_does_not_know_is_unknown(metrics, make_outco
     finish(metrics, make_outcome(namespace="", authz="denied", upstream_error="reset"))
 
     assert labels_of(metrics, "sandbox_router_requests_total") == [("GET", "200", "unknown")]
-    assert labels_of(metrics, "sandbox_router_authz_decisions_total") == [("unknown", "deny")]
-    assert labels_of(metrics, "sandbox_router_upstream_errors_total") == [("unknown", "reset")]
+    assert counted(metrics, "sandbox_router_authz_decisions_total") == [("unknown", "deny")]
+    assert counted(metrics, "sandbox_router_upstream_errors_total") == [("unknown", "reset")]
 
 
 def test_invented_methods_share_one_series(metrics, make_outcome):
@@ -183,7 +243,7 @@ def test_namespaces_beyond_the_limit_share_one_series(metrics, make_outcome):
 def test_an_unheard_of_upstream_error_is_other(metrics, make_outcome):
     finish(metrics, make_outcome(upstream_error="gremlins"))
 
-    assert labels_of(metrics, "sandbox_router_upstream_errors_total") == [("team-a", "other")]
+    assert counted(metrics, "sandbox_router_upstream_errors_total") == [("team-a", "other")]
 
 
 # --- what is there before anything happens ---------------------------------------------------
@@ -205,6 +265,99 @@ def test_the_versions_that_run_are_told(metrics):
     python = platform.python_version()
 
     assert value(metrics, "sandbox_router_build_info", "1.2.3", python, "pure") == 1
+
+
+def test_the_namespaces_of_the_table_show_zero_before_their_first_request(metrics, make_outcome):
+    metrics.read_namespaces(lambda: {"team-a", "team-b"})
+
+    for namespace in ("team-a", "team-b", "unknown"):
+        assert value(metrics, "sandbox_router_upstream_errors_total", namespace, "reset") == 0
+        assert value(metrics, "sandbox_router_authz_decisions_total", namespace, "deny") == 0
+        assert value(metrics, "sandbox_router_waiting_room_full_total", namespace) == 0
+    assert value(metrics, "sandbox_router_authz_decisions_total", "unknown", "unavailable") == 0
+    assert histogram(metrics, "sandbox_router_connect_duration_seconds", "refused") == (0, 0.0)
+
+
+# --- namespaces that are not to be named, or that left --------------------------------------
+
+
+def test_a_namespace_that_is_not_to_be_named_counts_as_other(make_outcome):
+    metrics = Metrics(version="1", namespaces=NamespaceLabels(wanted=["team-a"]))
+    metrics.read_namespaces(lambda: {"team-a", "team-b", "team-c"})
+
+    for namespace in ("team-a", "team-b", "team-c", "team-c", ""):
+        finish(metrics, make_outcome(namespace=namespace, upstream_error="reset"))
+
+    found = Counter(labels[2] for labels in labels_of(metrics, "sandbox_router_requests_total"))
+    assert found == {"team-a": 1, "other": 1, "unknown": 1}
+    assert value(metrics, "sandbox_router_requests_total", "GET", "200", "other") == 3
+    assert value(metrics, "sandbox_router_upstream_errors_total", "other", "reset") == 3
+    assert value(metrics, "sandbox_router_authz_decisions_total", "other", "allow") == 3
+
+
+class Table:
+    """A table of namespaces, and a clock."""
+
+    def __init__(self, *names):
+        self.names = set(names)
+        self.now = 0.0
+
+    def metrics(self):
+        labels = NamespaceLabels(clock=lambda: self.now)
+        metrics = Metrics(version="1", namespaces=labels)
+        metrics.read_namespaces(lambda: self.names)
+        return metrics
+
+
+def as_dictionaries(snapshot):
+    return {name: dict(rows) for name, rows in snapshot.items()}
+
+
+BY_NAMESPACE = (
+    "sandbox_router_requests_total",
+    "sandbox_router_request_duration_seconds",
+    "sandbox_router_authz_decisions_total",
+    "sandbox_router_upstream_errors_total",
+    "sandbox_router_waiting_room_full_total",
+)
+
+
+def test_a_namespace_that_left_the_table_loses_its_series_after_a_while(make_outcome):
+    table = Table("stays", "leaves")
+    metrics = table.metrics()
+    full = {"code": "sandbox_not_ready", "error_reason": "the waiting room is full"}
+    for namespace in ("stays", "leaves", "leaves"):
+        for facts in ({}, {"authz": "denied", "upstream_error": "reset"}, full):
+            finish(metrics, make_outcome(namespace=namespace, **facts))
+    before = metrics.snapshot()
+    table.names.remove("leaves")
+
+    assert as_dictionaries(metrics.snapshot()) == as_dictionaries(before)
+    table.now = FORGOTTEN_AFTER_S
+    after = metrics.snapshot()
+
+    assert after.pop(FORGOTTEN) == [(("leaves",), [])]
+    assert before.pop(FORGOTTEN) == []
+    for name, rows in before.items():
+        kept = [row for row in rows if "leaves" not in row[0]]
+        assert dict(after[name]) == dict(kept)
+        assert (kept != rows) == (name in BY_NAMESPACE)
+
+
+def test_a_namespace_that_comes_back_begins_anew(make_outcome):
+    table = Table("comes")
+    metrics = table.metrics()
+    finish(metrics, make_outcome(namespace="comes"))
+    table.names.clear()
+    metrics.snapshot()
+    table.now = FORGOTTEN_AFTER_S
+    metrics.snapshot()
+    table.names.add("comes")
+
+    finish(metrics, make_outcome(namespace="comes"))
+
+    assert value(metrics, "sandbox_router_requests_total", "GET", "200", "comes") == 1
+    assert metrics.snapshot()[FORGOTTEN] == []
 
 
 # --- numbers of other rooms ------------------------------------------------------------------

@@ -57,6 +57,40 @@ def test_the_tables_numbers_are_those_of_a_real_index(metrics):
     assert numbers(metrics, "sandbox_router_waiting_requests") == {(): 1}
 
 
+def test_the_tables_namespaces_have_series_only_once_the_table_is_complete(metrics):
+    index = EndpointIndex(waiting_room=8, waiting_room_per_namespace=8)
+    readings.read_index(metrics, index)
+    index.upsert(Endpoint(ref=SandboxRef("team", "a"), uid="a", state=State.STARTING, addresses=()))
+
+    name = "sandbox_router_waiting_room_full_total"
+    assert set(numbers(metrics, name)) == {("unknown",)}
+    index.set_synced()
+    assert set(numbers(metrics, name)) == {("unknown",), ("team",)}
+
+
+def test_the_table_is_walked_once_a_scrape(metrics):
+    class Index:
+        events = evictions = walks = 0
+
+        def __iter__(self):
+            self.walks += 1
+            return iter(())
+
+        def waiting(self):
+            return 0
+
+        def age_s(self):
+            return 0.0
+
+    index = Index()
+    readings.read_index(metrics, index)
+
+    metrics.snapshot()
+    metrics.snapshot()
+
+    assert index.walks == 2
+
+
 async def test_the_pools_numbers_are_those_of_a_real_pool(metrics):
     pool = Pool(
         max_idle=1,

@@ -3,7 +3,7 @@ import copy
 import orjson
 
 from router.telemetry.metrics import Metrics
-from router.telemetry.snapshot import merge, without_gauges
+from router.telemetry.snapshot import FORGOTTEN, merge, without_forgotten, without_gauges
 
 TOTAL = "sandbox_router_requests_total"
 DURATION = "sandbox_router_request_duration_seconds"
@@ -87,3 +87,22 @@ def test_a_snapshot_that_came_through_json_merges_like_any_other(make_outcome):
     carried = orjson.loads(orjson.dumps(snapshot))
 
     assert merge([carried, carried]) == merge([snapshot, snapshot])
+
+
+def test_what_one_process_has_forgotten_is_forgotten_in_the_whole(make_outcome):
+    one = worker(make_outcome, requests=2)
+    other = {**worker(make_outcome, requests=0), FORGOTTEN: [(("team-a",), [])]}
+
+    merged = merge([one, other])
+
+    assert merged[FORGOTTEN] == [(("team-a",), [])]
+    kept = without_forgotten(merged)
+    assert dict(kept[TOTAL]) == {}
+    assert dict(kept[DURATION]) == {}
+    assert kept["sandbox_router_bytes_total"] == merged["sandbox_router_bytes_total"]
+
+
+def test_where_nothing_was_forgotten_the_snapshot_stays_as_it_is(make_outcome):
+    snapshot = worker(make_outcome, requests=1)
+
+    assert without_forgotten(snapshot) is snapshot
