@@ -194,13 +194,13 @@ def _nginx(folder: Path, port: int, upstream_port: int) -> list[str]:
             "/etc/nginx/tls": str(folder),
             "/tmp/nginx.pid": str(folder / "nginx.pid"),
             "worker_processes auto": "daemon off;\nworker_processes 1",
-            "http {\n": f"http {{\n    access_log off;\n{_temporary(folder)}",
+            "http {\n": f"http {{\n    access_log off;\n{temporary(folder)}",
         },
     )
     return [found("nginx"), "-c", str(config), "-p", str(folder), "-e", "stderr"]
 
 
-def _temporary(folder: Path) -> str:
+def temporary(folder: Path) -> str:
     """Returns where nginx may keep what it can't hold in memory: folders of the test's own."""
     names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     return "".join(f"    {name}_temp_path {folder / name};\n" for name in names)

@@ -30,7 +30,7 @@ OTHER_WORDS = (
 )
 """Words with hyphens, in code style, that are no settings: names of objects, and of keys in other files."""
 
-CHART_PATHS = re.compile(r"\b(?:charts|deploy)/[\w./-]*\w")
+CHART_PATHS = re.compile(r"(?<![\w/.-])(?:charts|deploy|tests)/[\w./-]*\w")
 
 pages = pytest.mark.parametrize("name", PAGES)
 
