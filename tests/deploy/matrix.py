@@ -212,7 +212,7 @@ MATRIX: dict[str, dict[str, Any]] = {
             "ipFamilyPolicy": "PreferDualStack",
             "ipFamilies": ["IPv6", "IPv4"],
             "loadBalancerClass": "service.k8s.aws/nlb",
-            "nodePorts": {"http": 30080},
+            "nodePort": 30080,
         },
     },
     "company beside the router": {

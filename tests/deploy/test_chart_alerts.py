@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from tests.deploy import queries
 from tests.deploy.matrix import MATRIX
-from tests.deploy.rendering import CHART, TOKEN_REVIEW, RefusedError, chart, found
+from tests.deploy.rendering import CHART, ROOT, TOKEN_REVIEW, RefusedError, chart, found, run
 
 TUNED = MATRIX["watched by the operator"]
 STATES = {"SandboxRouterAbsent", "SandboxRouterNotReady"}
@@ -89,6 +90,23 @@ def test_every_alert_links_to_its_section_of_the_page_where_the_team_reads_it():
         assert rule["annotations"]["runbook_url"] == (
             f"https://git.example.com/router/docs/operations.md#{name.lower()}"
         )
+
+
+def test_the_plain_rules_link_there_after_the_pages_command(tmp_path):
+    page = (ROOT / "docs" / "install.md").read_text()
+    (command,) = re.findall(r"\$ (sed .*) > rules\.yaml", page)
+    text = run(shlex.split(command))
+    file = tmp_path / "rules.yaml"
+    file.write_text(text)
+
+    run([found("promtool"), "check", "rules", str(file)])
+
+    for group in yaml.safe_load(text)["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                url = rule["annotations"]["runbook_url"]
+                assert url.startswith("https://git.example.com/")
+                assert url.endswith(f"/docs/operations.md#{rule['alert'].lower()}")
 
 
 def test_without_a_place_to_read_there_is_no_link_that_leads_nowhere():

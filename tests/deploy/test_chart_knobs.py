@@ -30,7 +30,7 @@ def test_nothing_is_said_of_families_classes_and_node_ports_by_default():
 def test_a_node_port_of_the_tls_port_is_for_the_tls_port():
     values = {
         **MATRIX["tls from a Secret"],
-        "service": {"type": "NodePort", "nodePorts": {"https": 30443}},
+        "service": {"type": "NodePort", "httpsNodePort": 30443},
     }
     ports = chart(values).one("Service", "sandbox-router-svc")["spec"]["ports"]
 

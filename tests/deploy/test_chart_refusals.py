@@ -152,7 +152,7 @@ GATEWAY = MATRIX["behind a Gateway that speaks TLS inside"]
             {"app.kubernetes.io/instance": "x"},
             "podLabels sets app.kubernetes.io/instance",
         ),
-        (TOKEN_REVIEW, "service.nodePorts", {"http": 30080}, "but service.type is ClusterIP"),
+        (TOKEN_REVIEW, "service.nodePort", 30080, "but service.type is ClusterIP"),
         (TOKEN_REVIEW, "service.loadBalancerClass", "x", "service.type is not LoadBalancer"),
         (TOKEN_REVIEW, "dnsPolicy", "None", "dnsPolicy is None: set dnsConfig.nameservers"),
         (

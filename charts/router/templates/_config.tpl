@@ -129,9 +129,8 @@
 {{- include "router.checkLabels" . -}}
 {{- include "router.checkAvailability" . -}}
 {{- include "router.checkScaling" . -}}
-{{- $numbers := .Values.service.nodePorts -}}
-{{- if and (or $numbers.http $numbers.https) (eq .Values.service.type "ClusterIP") -}}
-{{- fail "service.nodePorts is set, but service.type is ClusterIP: set it to NodePort or LoadBalancer." -}}
+{{- if and (or .Values.service.nodePort .Values.service.httpsNodePort) (eq .Values.service.type "ClusterIP") -}}
+{{- fail "service.nodePort is set, but service.type is ClusterIP: set it to NodePort or LoadBalancer." -}}
 {{- end -}}
 {{- if and .Values.service.loadBalancerClass (ne .Values.service.type "LoadBalancer") -}}
 {{- fail "service.loadBalancerClass is set, but service.type is not LoadBalancer." -}}
