@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --re
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-cluster compile check fmt bench setup lock wheel clean
+.PHONY: help run test sanitize test-cluster compile check fmt bench setup lock wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,9 @@ test: $(COMPLETE) compile
 	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -n 2 -m "not alone"
 	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest -m alone || test $$? -eq 5
 endif
+
+sanitize: $(COMPLETE) ## fuzz a build of the scanner that finds reads and writes out of bounds (ARGS: seconds)
+	.ci/sanitize $(BIN)/python $(or $(ARGS),60)
 
 test-cluster: $(COMPLETE) ## discovery against a real API server: one built and started here, or the one that KUBECONFIG names
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)

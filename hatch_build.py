@@ -46,6 +46,13 @@ CYTHON_FLAGS = (
     "-U_FORTIFY_SOURCE",
     "-D_FORTIFY_SOURCE=2",
 )
+SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
 
 
 class BuildFailed(Exception):
@@ -224,13 +231,19 @@ def _compile(plan: Plan) -> None:
         out.rename(folder)
 
 
-def compile_into(package: Path, building: Path) -> None:
-    """Compiles a package's plan into `building`/out and names the modules in `building`/modules.json."""
+def compile_into(package: Path, building: Path, *, is_sanitized: bool = False) -> None:
+    """Compiles a package's plan into `building`/out and names the modules in `building`/modules.json.
+
+    `is_sanitized` is for the Cython modules alone: built to find reads and writes out of bounds, by `make sanitize`.
+    """
     plan = Plan.of(package)
+    if is_sanitized:
+        plan = plan._replace(mypyc=[])
     os.chdir(package.parent)  # both compilers name modules by where their files are from here
     from setuptools import Distribution
 
-    extensions = [*_cython_extensions(plan, building), *_mypyc_extensions(plan, building)]
+    flags = SANITIZED if is_sanitized else CYTHON_FLAGS
+    extensions = [*_cython_extensions(plan, building, flags), *_mypyc_extensions(plan, building)]
     command = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
     command.build_lib = str(building / "out")
     command.build_temp = str(building / "objects")
@@ -242,7 +255,7 @@ def compile_into(package: Path, building: Path) -> None:
     (building / "modules.json").write_text(json.dumps(files))
 
 
-def _cython_extensions(plan: Plan, building: Path) -> list[Any]:
+def _cython_extensions(plan: Plan, building: Path, flags: Sequence[str]) -> list[Any]:
     if not plan.cython:
         return []
     from Cython.Build import cythonize
@@ -252,7 +265,8 @@ def _cython_extensions(plan: Plan, building: Path) -> list[Any]:
         Extension(
             ".".join((plan.package.name, *Path(file).with_suffix("").parts)),
             [f"{plan.package.name}/{file}"],
-            extra_compile_args=list(CYTHON_FLAGS),
+            extra_compile_args=list(flags),
+            extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
         )
         for file in plan.cython
     ]
@@ -305,6 +319,12 @@ def main(arguments: Sequence[str]) -> int:
     """Builds in place and says in one line which form will run. Returns the exit code."""
     if arguments[:1] == ["--compile"]:
         compile_into(Path(arguments[1]), Path(arguments[2]))
+        return 0
+    if arguments[:1] == ["--sanitize"]:
+        building = Path(arguments[1]).absolute()
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True)
+        compile_into(ROOT / "router", building, is_sanitized=True)
         return 0
     try:
         print(build(ROOT / "router", wish()).text)

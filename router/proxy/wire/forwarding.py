@@ -11,7 +11,13 @@ import secrets
 from typing import Final
 
 from router.errors import BadRequest
-from router.proxy.wire.head_lines import drop_nominated
+from router.proxy.wire.head_lines import (
+    Crossing,
+    crossing,
+    crossings,
+    kind_set,
+    without_nominated,
+)
 from router.proxy.wire.header_rules import Kind
 from router.proxy.wire.peer import Peer, called_host, called_scheme
 from router.proxy.wire.request_head import RequestHead
@@ -21,10 +27,30 @@ from router.routing.authority import canonical_authority
 SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 """A WebSocket subprotocol of this form is a credential: consumed, never offered to the sandbox."""
 
-_STAYS_IN_REQUEST: Final = frozenset({Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.TRACEPARENT})
-_REWRITTEN_IN_REQUEST: Final = frozenset(
-    {Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL, Kind.COOKIE}
-)
+_ALWAYS: Final = {
+    Kind.HOST: Crossing.HOST,
+    Kind.CONTENT_LENGTH: Crossing.AS_IT_CAME,
+    Kind.COOKIE: Crossing.AS_IT_CAME,
+    Kind.EXPECT: Crossing.AS_IT_CAME,
+    Kind.TRACEPARENT: Crossing.AS_IT_CAME,
+    Kind.TRACESTATE: Crossing.AS_IT_CAME,
+}
+_AUTHORIZATION, _CLAIM, _PREFIX_OF_FRONT = 1, 2, 4
+_SOMETIMES: Final = {
+    _AUTHORIZATION: Kind.AUTHORIZATION,
+    _CLAIM: Kind.CLAIM,
+    _PREFIX_OF_FRONT: Kind.FORWARDED_PREFIX,
+}
+_TABLES: Final = [
+    crossings(
+        {**_ALWAYS, **{k: Crossing.AS_IT_CAME for bit, k in _SOMETIMES.items() if bit & allowed}}
+    )
+    for allowed in range(8)
+]
+"""By what else may cross: the sum of its bits."""
+_DECIDED: Final = kind_set(Kind.TRANSFER_ENCODING, Kind.ORIGIN, Kind.WEBSOCKET_PROTOCOL)
+"""Kinds whose lines no table can tell."""
+_COOKIES: Final = kind_set(Kind.COOKIE)
 # Both may be long, so what is no origin or prefix of ours is never searched to its end.
 _ORIGIN = re.compile(rb"(https?)://([a-z0-9._~%\[\]:-]{1,300})")
 _PREFIX = re.compile(rb"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,1000}")
@@ -47,32 +73,44 @@ def crossing_request_head(
     `target` is what follows the method, `host` the Host header's value; `origin_policy` (`rewrite`, `keep`, `drop`) is for the
     app's own Origin alone; `path_root` is what was taken off the path, b"" for nothing.
     """
-    lines = head.lines[:-2]
-    lines[0] = b"%b %b HTTP/1.1" % (head.method, target)
-    for kind, name, value, at in head.special:
-        if kind in _STAYS_IN_REQUEST or (kind == Kind.COOKIE and stripped is None):
-            continue
-        if kind == Kind.HOST:
-            lines[at] = b"%b: %b" % (name, host)
-        elif kind in _REWRITTEN_IN_REQUEST:
-            if kind == Kind.ORIGIN:
-                value = _origin(head, value, host, peer, origin_policy)
-            else:
-                value = _rewritten(kind, value, stripped)
-            lines[at] = b"%b: %b" % (name, value) if value else b""
-        elif not _crosses(kind, peer, keep_authorization, path_root):
-            lines[at] = b""
-    if head.nominated:
-        drop_nominated(lines, head.nominated)
+    decided = _DECIDED if stripped is None else _DECIDED | _COOKIES
+    changes = head.changes
+    if head.kinds & decided:
+        changes = dict(changes) if changes else {}
+        for kind, name, value, at in head.special:
+            if 1 << kind & decided:
+                if kind == Kind.ORIGIN:
+                    value = _origin(head, value, host, peer, origin_policy)
+                else:
+                    value = _rewritten(kind, value, stripped)
+                changes[at] = b"%b: %b" % (name, value) if value else b""
+    if head.nominated and head.scan is None:
+        changes = without_nominated(head, changes)
     if stripped is not None:
-        stripped.drop_headers(lines)
+        changes = {**(changes or {}), **dict.fromkeys(stripped.places(head.lines), b"")}
+    is_as_it_came = head.scan is not None and target == head.target
     is_usual = head.upgrade is None and not head.accepts_trailers and head.has_host_line
-    return b"%b\r\n%b%b%b" % (
-        b"\r\n".join(filter(None, lines)),
-        b"" if is_usual else _hop_by_hop(head, host, peer),
-        _forwarded(head, peer, path_root),
-        _VIA[head.version],
+    return crossing(
+        head,
+        None if is_as_it_came else b"%b %b HTTP/1.1" % (head.method, target),
+        _table(peer, keep_authorization, path_root),
+        host,
+        changes,
+        b"%b%b%b%b"
+        % (
+            head.added,
+            b"" if is_usual else _hop_by_hop(head, host, peer),
+            _forwarded(head, peer, path_root),
+            _VIA[head.version],
+        ),
     )
+
+
+def _table(peer: Peer, keep_authorization: bool, path_root: bytes) -> bytes:
+    allowed = _AUTHORIZATION if keep_authorization else 0
+    if peer.is_trusted:
+        allowed |= _CLAIM if path_root else _CLAIM | _PREFIX_OF_FRONT
+    return _TABLES[allowed]
 
 
 def _rewritten(kind: int, value: bytes, stripped: Stripped | None) -> bytes:
@@ -80,15 +118,6 @@ def _rewritten(kind: int, value: bytes, stripped: Stripped | None) -> bytes:
     if kind == Kind.COOKIE and stripped is not None:
         return stripped.without_cookies(value)
     return without_token(value) if kind == Kind.WEBSOCKET_PROTOCOL else b"chunked"
-
-
-def _crosses(kind: int, peer: Peer, keep_authorization: bool, path_root: bytes) -> bool:
-    """Returns True when a line of this kind crosses as it came."""
-    if kind == Kind.AUTHORIZATION:
-        return keep_authorization
-    if kind == Kind.CLAIM:
-        return peer.is_trusted
-    return kind == Kind.FORWARDED_PREFIX and peer.is_trusted and not path_root
 
 
 def _origin(head: RequestHead, origin: bytes, host: bytes, peer: Peer, policy: str) -> bytes:

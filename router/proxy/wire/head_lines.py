@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from router.errors import HeadersTooLarge, MalformedMessage
 from router.proxy.wire.header_rules import Kind, KindTable, nominated
+
+if TYPE_CHECKING:
+    from router.proxy.wire.scanner import Scan
 
 Special = tuple[int, bytes, bytes, int]
 """A header line that needs a decision: its Kind, its name, its value without white space around it, its place among the lines."""
@@ -36,18 +40,47 @@ def special_lines(lines: list[bytes], kinds: KindTable) -> list[Special]:
     return special
 
 
-class Framed(Protocol):
-    """What Connection, Content-Length and Transfer-Encoding say, in a head of either direction."""
+class HeadLines:
+    """What heads of both directions hold: their lines, and what frames a body. Defaults live on the class (made once a message)."""
 
-    special: list[Special]
-    content_length: int | None
-    is_chunked: bool
-    keep_alive: bool
-    has_connection: bool
-    nominated: frozenset[bytes]
+    kind_table: KindTable
+
+    block: bytes
+    """The head as it came, with its empty line."""
+    scan: Scan | None = None
+    """Where the compiled scanner found the lines; None when this module read them."""
+    version: int
+    """10 or 11."""
+    kinds: int = 0
+    """The kinds of lines that came: bit 1 << Kind of each."""
+    content_length: int | None = None
+    is_chunked: bool = False
+    keep_alive: bool = True
+    has_connection: bool = False
+    nominated: frozenset[bytes] = frozenset()
+    """Names that Connection takes out, lower case."""
+    _lines: list[bytes] | None = None
+    _special: list[Special] | None = None
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The head as it came, line by line: the start line, each header, two empty ones."""
+        if self._lines is None:
+            self._lines = self.block.split(b"\r\n")
+        return self._lines
+
+    @property
+    def special(self) -> list[Special]:
+        """The header lines that need a decision."""
+        if self._special is None:
+            if self.scan is not None:
+                self._special = self.scan.special()
+            else:
+                self._special = special_lines(self.lines, self.kind_table)
+        return self._special
 
 
-def read_connection(head: Framed) -> list[bytes]:
+def read_connection(head: HeadLines) -> list[bytes]:
     """Reads all Connection lines together (line by line, many of them would cost their square). Returns their options."""
     found = options(joined(head.special, Kind.CONNECTION).lower())
     if b"close" in found:
@@ -102,8 +135,88 @@ def appending_reader(attribute: str) -> Any:
     return read
 
 
-def drop_nominated(lines: list[bytes], nominated: frozenset[bytes]) -> None:
-    """Empties the lines that a Connection header took out."""
-    for at in range(1, len(lines)):
-        if lines[at].partition(b":")[0].lower() in nominated:
+class Action:
+    """What the value of a kind of line is for; the scanner has the same numbers."""
+
+    NOTHING: Final = 0
+    UNSURE: Final = 1
+    """Only Python reads it."""
+    HOST: Final = 2
+    LENGTH: Final = 3
+    CODING: Final = 4
+    CONNECTION: Final = 5
+    ONCE: Final = 6
+    """The value of an attribute; given twice it is an error, or joined."""
+    FIRST: Final = 7
+    """The value of an attribute; the first one counts."""
+    ASKED: Final = 8
+    """One of Asked's values."""
+
+
+class Crossing:
+    """What becomes of a kind of line; the scanner has the same numbers."""
+
+    AS_IT_CAME: Final = 0
+    NOT: Final = 1
+    TRIMMED: Final = 2
+    """`name: value`, without other white space."""
+    HOST: Final = 3
+    """`name: ` and the host that the other side is to see."""
+
+
+_NOT: Final = Crossing.NOT
+_HOST: Final = Crossing.HOST
+_KINDS_IN_A_SET: Final = 64
+
+
+def crossings(by_kind: Mapping[int, int]) -> bytes:
+    """Returns the table for crossing(): lines that need no decision cross as they came, of other kinds none that isn't named."""
+    named = {Kind.FORWARD: Crossing.AS_IT_CAME, **by_kind}
+    return bytes(named.get(kind, Crossing.NOT) for kind in range(_KINDS_IN_A_SET))
+
+
+def kind_set(*kinds: int) -> int:
+    """Returns the kinds as one integer, to be compared with HeadLines.kinds."""
+    return sum(1 << kind for kind in kinds)
+
+
+def crossing(
+    head: HeadLines,
+    start: bytes | None,
+    table: bytes,
+    host: bytes,
+    changes: dict[int, bytes] | None,
+    tail: bytes,
+) -> bytes:
+    """Returns the head that crosses: the start line (None: as it came), the lines that `table` lets through, `tail`.
+
+    `changes` has the line to put in a line's place, b"" to drop it. `tail` ends with the empty line.
+    """
+    if head.scan is not None:
+        return head.scan.crossing(start, table, host, changes, tail)
+    lines = head.lines[:-2]
+    if start is not None:
+        lines[0] = start
+    for kind, name, value, at in head.special:
+        how = table[kind]
+        if how == _NOT:
             lines[at] = b""
+        elif how:  # else as it came
+            lines[at] = b"%b: %b" % (name, host if how == _HOST else value)
+    if changes is not None:
+        for at, line in changes.items():
+            lines[at] = line
+    return b"%b\r\n%b" % (b"\r\n".join(filter(None, lines)), tail)
+
+
+def without_nominated(head: HeadLines, changes: dict[int, bytes] | None) -> dict[int, bytes]:
+    """Returns the changes, with the lines that a Connection header took out dropped.
+
+    Not for a scanned head: the scanner leaves one that has such lines to this module.
+    """
+    dropped = {
+        at: b""
+        for at, line in enumerate(head.lines[1:-2], 1)
+        if line.partition(b":")[0].lower() in head.nominated
+    }
+    return {**changes, **dropped} if changes else dropped

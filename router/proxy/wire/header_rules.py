@@ -42,10 +42,11 @@ class Kind:
     """Says who the client is or how it came: believed of trusted proxies alone."""
     FORWARDED_PREFIX: Final = 25
     COOKIE: Final = 26
+    TRACESTATE: Final = 27
     # responses
-    LOCATION: Final = 27
-    SET_COOKIE: Final = 28
-    COUNT: Final = 29
+    LOCATION: Final = 28
+    SET_COOKIE: Final = 29
+    COUNT: Final = 30
     """How many kinds there are; tables by kind are this long."""
 
 
@@ -160,6 +161,7 @@ _REQUEST = {
     b"sec-websocket-protocol": Kind.WEBSOCKET_PROTOCOL,
     b"traceparent": Kind.TRACEPARENT,
     b"cookie": Kind.COOKIE,
+    b"tracestate": Kind.TRACESTATE,
 }
 
 _RESPONSE = {
@@ -256,6 +258,11 @@ class KindTable(dict[bytes, int]):
         self._lookalikes = lookalikes
         self._prefixes = prefixes
         self._prefix_kind = prefix_kind
+
+    @property
+    def names(self) -> Iterable[bytes]:
+        """The names with a rule of their own, lower case."""
+        return self._kinds.keys()
 
     def __missing__(self, name: bytes) -> int:
         kind = self._classify(name.lower())

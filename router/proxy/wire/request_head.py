@@ -18,6 +18,8 @@ from router.errors import (
 )
 from router.proxy.wire.head_lines import (
     JUDGE,
+    Action,
+    HeadLines,
     Special,
     appending_reader,
     joined,
@@ -27,9 +29,9 @@ from router.proxy.wire.head_lines import (
     read_content_length,
     read_nothing,
     read_transfer_encoding,
-    special_lines,
 )
 from router.proxy.wire.header_rules import REQUEST_KINDS, Kind
+from router.proxy.wire.scanning import IS_COMPILED, request_scanner
 from router.routing.target import Asked
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -46,27 +48,18 @@ _LAST_ROUTING: Final = Kind.SANDBOX_TIMEOUT  # the kinds between are in Asked's 
 _NOTHING_ASKED: Final = Asked()
 
 
-class RequestHead:
-    """One request's head. Defaults live on the class: most requests set only a few of them (made once a request)."""
+class RequestHead(HeadLines):
+    """One request's head."""
+
+    kind_table = REQUEST_KINDS
 
     method: bytes
     target: bytes
     """The request target as it will be forwarded: origin-form or `*`."""
-    version: int
-    """10 or 11."""
-    lines: list[bytes]
-    """The head as it came, line by line: the request line, each header, two empty ones."""
-    special: list[Special]
     host: bytes = b""
     """From the Host header, or the authority of an absolute-form target."""
     has_host_line: bool = False
     asked: Asked = _NOTHING_ASKED
-    content_length: int | None = None
-    is_chunked: bool = False
-    keep_alive: bool = True
-    has_connection: bool = False
-    nominated: frozenset[bytes] = frozenset()
-    """Names that Connection takes out, lower case."""
     upgrade: bytes | None = None
     """The protocols offered for an upgrade, without h2c; None when the request is no upgrade."""
     expects_continue: bool = False
@@ -84,17 +77,30 @@ class RequestHead:
     forwarded_proto: bytes | None = None
     forwarded_prefix: bytes | None = None
     client_cert: bytes | None = None
+    changes: dict[int, bytes] | None = None
+    """Lines to send in place of those that came, by their place; b"" drops one."""
+    added: bytes = b""
+    """Lines to send behind those that came, each with its end."""
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method!r} {self.target[:60]!r} http={self.version} body={self.has_body}>"
 
 
-def parse_request(block: bytes) -> RequestHead:
+def parse_request(block: bytes, previous: RequestHead | None = None) -> RequestHead:
     """Returns the head in `block`: from the request line up to and with the empty line.
 
+    `previous` is the connection's last head: values that are equal in both may be the same objects.
     Raises MalformedMessage, VersionNotSupported, AmbiguousTarget.
     """
     head = RequestHead()
+    head.block = block
+    if _SCANNER is None or not _SCANNER.read(head, block, previous):
+        read_request(head, block)
+    return head
+
+
+def read_request(head: RequestHead, block: bytes) -> None:
+    """Fills the head from its bytes: the reference, and the author of every error."""
     line_end = block.find(b"\r\n")
     _read_request_line(head, block[:line_end])
     try:
@@ -104,8 +110,6 @@ def parse_request(block: bytes) -> RequestHead:
         pass
     except httptools.HttpParserError as exc:
         raise MalformedMessage(f"Malformed request header: {exc}.") from exc
-    head.lines = block.split(b"\r\n")
-    head.special = special_lines(head.lines, REQUEST_KINDS)
     _read_special(head)
     if head.content_length or head.is_chunked:
         head.has_body = True
@@ -115,12 +119,12 @@ def parse_request(block: bytes) -> RequestHead:
         head.upgrade = None
     elif not head.host:
         raise MalformedMessage("A request needs one Host header.")
-    return head
 
 
 def _read_special(head: RequestHead) -> None:
     asked: list[bytes | None] | None = None
     for kind, _, value, _ in head.special:
+        head.kinds |= 1 << kind
         if _FIRST_ROUTING <= kind <= _LAST_ROUTING:
             if asked is None:
                 asked = [None] * 6
@@ -249,3 +253,34 @@ _REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
 _REQUEST_READERS[Kind.FORWARDED_PREFIX] = _first_reader("forwarded_prefix")
 _REQUEST_READERS[Kind.ORIGIN] = _first_reader("origin")
 _REQUEST_READERS[Kind.TRACEPARENT] = _first_reader("traceparent")
+
+
+# --- the compiled form -----------------------------------------------------------------------
+
+ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
+    Kind.FORWARD: (Action.NOTHING, ""),
+    Kind.DROP: (Action.NOTHING, ""),
+    Kind.CONNECTION: (Action.CONNECTION, ""),
+    Kind.TRANSFER_ENCODING: (Action.CODING, ""),
+    Kind.CONTENT_LENGTH: (Action.LENGTH, ""),
+    Kind.HOST: (Action.HOST, ""),
+    Kind.AUTHORIZATION: (Action.ONCE, "authorization"),
+    Kind.SANDBOX_TOKEN: (Action.ONCE, "sandbox_token"),
+    Kind.FORWARDED_FOR: (Action.ONCE, "forwarded_for"),
+    Kind.CLIENT_CERT: (Action.ONCE, "client_cert"),
+    Kind.FORWARDED_HOST: (Action.FIRST, "forwarded_host"),
+    Kind.FORWARDED_PROTO: (Action.FIRST, "forwarded_proto"),
+    Kind.FORWARDED_PREFIX: (Action.FIRST, "forwarded_prefix"),
+    Kind.CLAIM: (Action.NOTHING, ""),
+    Kind.COOKIE: (Action.NOTHING, ""),
+    Kind.ORIGIN: (Action.FIRST, "origin"),
+    Kind.TRACEPARENT: (Action.FIRST, "traceparent"),
+    Kind.TRACESTATE: (Action.NOTHING, ""),
+    **{
+        kind: (Action.ASKED, kind - _FIRST_ROUTING)
+        for kind in range(_FIRST_ROUTING, _LAST_ROUTING + 1)
+    },
+}
+"""What the scanner does with a kind's value: the same as its reader above. It leaves a head with any other kind to them."""
+
+_SCANNER: Final = request_scanner(ACTIONS) if IS_COMPILED else None

@@ -10,38 +10,33 @@ import httptools
 from router.errors import BadResponse, RouterError
 from router.proxy.wire.head_lines import (
     JUDGE,
-    Special,
+    Action,
+    HeadLines,
     appending_reader,
+    kind_set,
     note_connection,
     read_connection,
     read_content_length,
     read_nothing,
     read_transfer_encoding,
-    special_lines,
 )
 from router.proxy.wire.header_rules import RESPONSE_KINDS, Kind
+from router.proxy.wire.scanning import IS_COMPILED, response_scanner
 
-_CROSSES_AS_IT_IS: Final = frozenset({Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE})
+_CROSS_AS_THEY_ARE: Final = kind_set(Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE)
 _USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
 # llhttp takes statuses below 100 and any byte in the reason.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 
 
-class ResponseHead:
+class ResponseHead(HeadLines):
     """One response's head, interim or final."""
 
+    kind_table = RESPONSE_KINDS
+
     status: int
-    raw: bytes
-    """The head as it came, with its empty line."""
-    version: int
-    special: list[Special]
     is_plain: bool
-    """True when no header needs a decision, so `raw` may cross as it is."""
-    content_length: int | None = None
-    is_chunked: bool = False
-    keep_alive: bool = True
-    has_connection: bool = False
-    nominated: frozenset[bytes] = frozenset()
+    """True when no header needs a decision, so the head may cross as it is."""
     upgrade: bytes | None = None
 
     def __repr__(self) -> str:
@@ -60,10 +55,22 @@ def _response_version(block: bytes) -> int:
 def parse_response(block: bytes) -> ResponseHead:
     """Returns the head in `block`: from the status line up to and with the empty line. Raises BadResponse."""
     head = ResponseHead()
-    head.raw = block
+    head.block = block
+    if _SCANNER is None or not _SCANNER.read(head, block):
+        read_response(head, block)
+    head.is_plain = (
+        head.version == 11
+        and not head.kinds & ~_CROSS_AS_THEY_ARE
+        # RFC 9110 §8.6: no length in a 1xx or 204.
+        and not (head.kinds and (head.status < 200 or (head.status == 204 and head.content_length)))
+    )
+    return head
+
+
+def read_response(head: ResponseHead, block: bytes) -> None:
+    """Fills the head from its bytes: the reference, and the author of every error. Raises BadResponse."""
     head.version = _response_version(block)
-    head.is_plain = head.version == 11
-    head.keep_alive = head.is_plain
+    head.keep_alive = head.version == 11
     try:
         httptools.HttpResponseParser(JUDGE).feed_data(block)
     except httptools.HttpParserUpgrade:
@@ -72,18 +79,13 @@ def parse_response(block: bytes) -> ResponseHead:
         raise BadResponse(reason=f"malformed head: {exc}") from exc
     head.status = int(block[9:12])
     try:
-        head.special = special_lines(block.split(b"\r\n"), RESPONSE_KINDS)
         for kind, _, value, _ in head.special:
-            if kind not in _CROSSES_AS_IT_IS:
-                head.is_plain = False
+            head.kinds |= 1 << kind
             _RESPONSE_READERS[kind](head, value)
         if head.has_connection:
             read_connection(head)
     except RouterError as exc:
         raise BadResponse(reason=exc.detail) from exc
-    if head.special and (head.status < 200 or (head.status == 204 and head.content_length)):
-        head.is_plain = False
-    return head
 
 
 _RESPONSE_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
@@ -91,3 +93,19 @@ _RESPONSE_READERS[Kind.CONNECTION] = note_connection
 _RESPONSE_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _RESPONSE_READERS[Kind.CONTENT_LENGTH] = read_content_length
 _RESPONSE_READERS[Kind.UPGRADE] = appending_reader("upgrade")
+
+
+# --- the compiled form -----------------------------------------------------------------------
+
+ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
+    Kind.FORWARD: (Action.NOTHING, ""),
+    Kind.DROP: (Action.NOTHING, ""),
+    Kind.CONNECTION: (Action.CONNECTION, ""),
+    Kind.TRANSFER_ENCODING: (Action.CODING, ""),
+    Kind.CONTENT_LENGTH: (Action.LENGTH, ""),
+    Kind.LOCATION: (Action.NOTHING, ""),
+    Kind.SET_COOKIE: (Action.NOTHING, ""),
+}
+"""What the scanner does with a kind's value: the same as its reader above. It leaves a head with any other kind to them."""
+
+_SCANNER: Final = response_scanner(ACTIONS) if IS_COMPILED else None

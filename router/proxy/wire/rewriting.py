@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.proxy.wire.head_lines import Special, drop_nominated
+from router.proxy.wire.head_lines import (
+    Crossing,
+    Special,
+    crossing,
+    crossings,
+    kind_set,
+    without_nominated,
+)
 from router.proxy.wire.header_rules import Kind
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead
@@ -15,7 +22,15 @@ from router.proxy.wire.response_head import ResponseHead
 from router.routing.path_scope import scoped_location, scoped_set_cookie
 from router.routing.target import Target, forwarded_target
 
-_STAYS_IN_RESPONSE: Final = frozenset({Kind.LOCATION, Kind.SET_COOKIE})
+_CROSSINGS: Final = {
+    Kind.CONTENT_LENGTH: Crossing.TRIMMED,
+    Kind.LOCATION: Crossing.AS_IT_CAME,
+    Kind.SET_COOKIE: Crossing.AS_IT_CAME,
+}
+_WITHOUT_CHUNKED: Final = crossings(_CROSSINGS)
+_WITH_CHUNKED: Final = crossings({**_CROSSINGS, Kind.TRANSFER_ENCODING: Crossing.AS_IT_CAME})
+_SCOPED: Final = kind_set(Kind.LOCATION, Kind.SET_COOKIE)
+_BY_STATUS: Final = kind_set(Kind.CONTENT_LENGTH, Kind.UPGRADE)
 
 
 class PathScope:
@@ -56,26 +71,39 @@ def crossing_response_head(
     Connection header, empty for none.
     """
     if head.is_plain and not connection and not add_chunked and scope is None:
-        return head.raw
-    lines = head.raw.split(b"\r\n")[:-2]
-    lines[0] = b"HTTP/1.1" + lines[0][8:]
-    for special in head.special:
-        kind = special[0]
-        if kind in _STAYS_IN_RESPONSE and scope is None:
-            continue
-        if kind == Kind.TRANSFER_ENCODING and not drop_chunked:
-            continue
-        lines[special[3]] = _special_response_line(head, special, scope)
-    if head.nominated:
-        drop_nominated(lines, head.nominated)
-    if add_chunked:
-        lines.append(b"Transfer-Encoding: chunked")
-    if connection:
-        lines.append(b"Connection: " + connection)
-    return b"%b\r\n\r\n" % b"\r\n".join(filter(None, lines))
+        return head.block
+    changes = _decided(head, scope)
+    if head.nominated and head.scan is None:
+        changes = without_nominated(head, changes)
+    return crossing(
+        head,
+        None if head.version == 11 else b"HTTP/1.1" + head.lines[0][8:],
+        _WITHOUT_CHUNKED if drop_chunked else _WITH_CHUNKED,
+        b"",
+        changes,
+        b"%b%b\r\n"
+        % (
+            b"Transfer-Encoding: chunked\r\n" if add_chunked else b"",
+            b"Connection: %b\r\n" % connection if connection else b"",
+        ),
+    )
 
 
-def _special_response_line(head: ResponseHead, special: Special, scope: PathScope | None) -> bytes:
+def _decided(head: ResponseHead, scope: PathScope | None) -> dict[int, bytes] | None:
+    """Returns the lines to send in place of those that came, None for no such line."""
+    kinds = 0 if scope is None else _SCOPED
+    if head.status < 200 or head.status in (204, 426):
+        kinds |= _BY_STATUS
+    if not head.kinds & kinds:
+        return None
+    return {
+        special[3]: _special_line(head, special, scope)
+        for special in head.special
+        if 1 << special[0] & kinds
+    }
+
+
+def _special_line(head: ResponseHead, special: Special, scope: PathScope | None) -> bytes:
     """Returns what becomes of the line; b"" drops it."""
     kind, name, value, _ = special
     if kind == Kind.CONTENT_LENGTH:
@@ -84,10 +112,9 @@ def _special_response_line(head: ResponseHead, special: Special, scope: PathScop
         return b"" if has_none else b"%b: %b" % (name, value)
     if kind == Kind.UPGRADE:
         return b"%b: %b" % (name, value) if head.status in (101, 426) else b""
-    if kind == Kind.LOCATION and scope is not None:
+    assert scope is not None
+    if kind == Kind.LOCATION:
         value = scoped_location(value, root=scope.root, own_authorities=scope.own_authorities)
-    elif kind == Kind.SET_COOKIE and scope is not None:
-        value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
     else:
-        return b""
+        value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
     return b"%b: %b" % (name, value)

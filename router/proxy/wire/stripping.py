@@ -42,12 +42,13 @@ class Stripped:
             return None
         return cls(headers=header_names, cookies=cookie_names)
 
-    def drop_headers(self, lines: list[bytes]) -> None:
-        """Empties the lines of stripped headers; underscores count as hyphens, as they do for CGI and WSGI."""
-        for at in range(1, len(lines)):
-            name = lines[at].partition(b":")[0].lower().replace(b"_", b"-")
-            if self.headers.hold(name):
-                lines[at] = b""
+    def places(self, lines: list[bytes]) -> list[int]:
+        """Returns which lines are stripped headers; underscores count as hyphens, as they do for CGI and WSGI."""
+        return [
+            at
+            for at in range(1, len(lines) - 2)
+            if self.headers.hold(lines[at].partition(b":")[0].lower().replace(b"_", b"-"))
+        ]
 
     def without_cookies(self, value: bytes) -> bytes:
         """Returns a Cookie header's value without the stripped cookies; as it came when it has none of them."""

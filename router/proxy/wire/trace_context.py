@@ -6,6 +6,7 @@ import re
 import time
 from typing import Final, NamedTuple
 
+from router.proxy.wire.header_rules import Kind
 from router.proxy.wire.request_head import RequestHead
 
 WAIT: Final = "wait"
@@ -14,8 +15,6 @@ FIRST_BYTE: Final = "first byte"
 
 # §3.2.2: lower-case hexadecimal; a version after 00 may have more fields.
 _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?")
-_PARENT: Final = b"traceparent"
-_STATE: Final = b"tracestate"
 
 
 class TraceParent(NamedTuple):
@@ -42,19 +41,13 @@ def parse_traceparent(value: bytes) -> TraceParent | None:
 class TraceHeaders:
     """The trace context of one request, and the lines of its head that hold it."""
 
-    __slots__ = ("_head", "_parent_lines", "_state_lines", "parent")
+    __slots__ = ("_head", "_parents", "_states", "parent")
 
     def __init__(self, head: RequestHead) -> None:
         self._head = head
-        self._parent_lines: list[int] = []
-        self._state_lines: list[int] = []
-        lines = head.lines
-        for at in range(1, len(lines) - 2):
-            # Both names begin alike, and hardly any other does.
-            if lines[at][:5].lower() == b"trace":
-                self._note(lines[at].partition(b":")[0].lower(), at)
-        values = [self._value(at) for at in self._parent_lines]
-        self.parent = parse_traceparent(values[0]) if len(values) == 1 else None
+        self._parents = _lines_of(head, Kind.TRACEPARENT)
+        self._states = _lines_of(head, Kind.TRACESTATE)
+        self.parent = parse_traceparent(self._parents[0][1]) if len(self._parents) == 1 else None
         """None without one valid traceparent: whatever came then means nothing."""
 
     def __repr__(self) -> str:
@@ -65,27 +58,23 @@ class TraceHeaders:
         """The tracestate, several lines joined; empty where it means nothing."""
         if self.parent is None:
             return ""
-        return b",".join([self._value(at) for at in self._state_lines]).decode("latin-1")
+        return b",".join([value for _, value in self._states]).decode("latin-1")
 
     def send(self, traceparent: bytes) -> None:
         """Puts `traceparent` into the head. A tracestate stays as it came if it belongs to the trace (§3.3.1)."""
-        lines = self._head.lines
         line = b"traceparent: " + traceparent
         if self.parent is not None:
-            lines[self._parent_lines[0]] = line
-            return
-        for at in (*self._parent_lines, *self._state_lines):
-            lines[at] = b""
-        lines.insert(-2, line)
+            self._head.changes = {self._parents[0][0]: line}
+        else:
+            self._head.changes = {at: b"" for at, _ in (*self._parents, *self._states)}
+            self._head.added = line + b"\r\n"
 
-    def _note(self, name: bytes, at: int) -> None:
-        if name == _PARENT:
-            self._parent_lines.append(at)
-        elif name == _STATE:
-            self._state_lines.append(at)
 
-    def _value(self, at: int) -> bytes:
-        return self._head.lines[at].partition(b":")[2].strip(b" \t")
+def _lines_of(head: RequestHead, kind: int) -> list[tuple[int, bytes]]:
+    """Returns the place and the value of each line of that kind."""
+    if not head.kinds >> kind & 1:
+        return []
+    return [(at, value) for found, _, value, at in head.special if found == kind]
 
 
 class Step:

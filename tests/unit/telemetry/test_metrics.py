@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from router import code_form
 from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S, ROUTER_ERROR_CODES
 from router.telemetry.metrics import Metrics
 from router.telemetry.namespace_labels import FORGOTTEN_AFTER_S, NamespaceLabels
@@ -264,7 +265,7 @@ def test_a_new_router_shows_its_counters_as_zero(metrics):
 def test_the_versions_that_run_are_told(metrics):
     python = platform.python_version()
 
-    assert value(metrics, "sandbox_router_build_info", "1.2.3", python, "pure") == 1
+    assert value(metrics, "sandbox_router_build_info", "1.2.3", python, str(code_form.CURRENT)) == 1
 
 
 def test_the_namespaces_of_the_table_show_zero_before_their_first_request(metrics, make_outcome):

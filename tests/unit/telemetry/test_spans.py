@@ -9,6 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 
 from router.proxy import needs
 from router.proxy.outcome import Outcome
+from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import parse_request
 from router.proxy.wire.trace_context import CONNECT, FIRST_BYTE, WAIT
@@ -66,8 +67,16 @@ def begun(tracer, *lines, began_at=0.0):
 
 def sent(head):
     """Returns the trace headers that the sandbox is sent."""
-    fields = [line.decode().partition(":") for line in head.lines[1:] if line]
-    return {name.lower(): value.strip() for name, _, value in fields if name.lower() != "host"}
+    crossed = crossing_request_head(
+        head,
+        target=head.target,
+        host=head.host,
+        peer=PEER,
+        keep_authorization=True,
+        origin_policy="keep",
+    )
+    fields = [line.partition(":") for line in crossed.decode().split("\r\n")[1:-2]]
+    return {name.lower(): value.strip() for name, _, value in fields if name[:5].lower() == "trace"}
 
 
 async def ended(tracer, outcome, **facts):

@@ -13,7 +13,7 @@ from router.errors import BadRequest
 from router.proxy.wire.forwarding import crossing_request_head, subprotocol_token, without_token
 from router.proxy.wire.header_rules import REQUEST_KINDS, Kind
 from router.proxy.wire.peer import Peer
-from router.proxy.wire.request_head import RequestHead, parse_request
+from router.proxy.wire.request_head import RequestHead, parse_request, resolve_target_form
 from router.proxy.wire.stripping import Stripped
 from tests.unit.proxy.messages import field_names, field_values, white_space
 
@@ -64,6 +64,12 @@ def values(lines: list[bytes], name: str) -> list[bytes]:
 
 
 # --- the request as a whole -----------------------------------------------------------------
+
+
+def test_an_absolute_target_crosses_as_the_path_that_it_became():
+    head = head_of(line="GET http://box/a?b HTTP/1.1")
+    resolve_target_form(head)
+    assert sent(head)[0] == b"GET /a?b HTTP/1.1"
 
 
 def test_a_plain_request_is_sent_as_it_came_with_the_routers_lines_behind_it() -> None:

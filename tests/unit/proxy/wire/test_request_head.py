@@ -206,7 +206,7 @@ def test_any_bytes_make_a_legal_answer_or_an_error_of_the_sandboxs(data: bytes) 
         head = parse_response(first_block(b"HTTP/1.1 200 OK\r\n" + data))
     except BadResponse:
         return
-    assert all(LEGAL_LINE.fullmatch(line) for line in head.raw.split(b"\r\n")[1:-2])
+    assert all(LEGAL_LINE.fullmatch(line) for line in head.block.split(b"\r\n")[1:-2])
 
 
 @given(almost_heads)

@@ -60,7 +60,7 @@ def test_a_status_and_any_reason_are_taken(line: str, status: int) -> None:
 
 def test_a_response_keeps_its_bytes() -> None:
     raw = block("HTTP/1.1 200 OK", "Server:  x ", "set-cookie: a", "Set-Cookie: b")
-    assert parse_response(raw).raw == raw
+    assert parse_response(raw).block == raw
 
 
 @pytest.mark.parametrize(
