@@ -8,6 +8,9 @@ from router.discovery.pods import PodRecord, PodStage
 from router.discovery.sandboxes import Intent, SandboxRecord
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
+MULTIPLE_PODS = "MultiplePods"
+"""As the Sandbox's controller has it for a Sandbox with pods that can't be told apart."""
+
 Dialable = Callable[[PodRecord], tuple[str, ...]]
 """Gives the addresses of a pod that are certainly its own."""
 
@@ -25,50 +28,65 @@ def compose(
     """
     if sandbox is None:
         return _of_pods_alone(ref, pods, dialable) if pods else None
+    traits = sandbox.traits
+    if traits.intent is Intent.SUSPENDED:
+        return _absent(sandbox, State.SUSPENDED, traits.reason or "SandboxSuspended")
     own = [pod for pod in pods if pod.sandbox_uid == sandbox.uid]
-    if sandbox.traits.intent is Intent.SUSPENDED:
-        return _absent(sandbox, State.SUSPENDED, sandbox.traits.reason or "SandboxSuspended")
-    chosen = _choose(
-        own, dialable, is_claimed=bool(sandbox.traits.claim_uid), named=sandbox.traits.pod_name
-    )
-    if chosen is not None:
-        return _ready(sandbox.ref, chosen, dialable(chosen), sandbox.traits.tokens_not_before)
-    if sandbox.traits.intent is Intent.FINISHED:
-        return _absent(sandbox, State.FINISHED, sandbox.traits.reason)
-    return _absent(
-        sandbox, State.STARTING, _why_starting(own, sandbox.traits.reason), _newest_uid(own)
-    )
+    found = candidates(own, traits.pod_name or ref.name)
+    if len(found) > 1:
+        return _absent(sandbox, State.STARTING, MULTIPLE_PODS)
+    if found and _is_routable(found[0], dialable, is_claimed=bool(traits.claim_uid)):
+        return _ready(sandbox.ref, found[0], dialable(found[0]), traits.tokens_not_before)
+    if traits.intent is Intent.FINISHED:
+        return _absent(sandbox, State.FINISHED, traits.reason)
+    return _absent(sandbox, State.STARTING, _why_starting(found, traits.reason), _live_uid(found))
+
+
+def candidates(own: Sequence[PodRecord], named: str) -> Sequence[PodRecord]:
+    """Returns the pods that may be the Sandbox's: the one called `named` if there is one, else all that live.
+
+    Whoever may create a pod can write any ownerReference into it, but no two pods have one name: so the named one is never
+    passed over, and of several others none is more likely than the next.
+    """
+    by_name = [pod for pod in own if pod.name == named]
+    if by_name:
+        # Two of one name: the end of the old one has not been seen yet.
+        return [max(by_name, key=lambda pod: (pod.traits.is_live, pod.created, pod.uid))]
+    return [pod for pod in own if pod.traits.is_live]
 
 
 def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialable) -> Endpoint:
-    """The newest pod's owner is the current Sandbox of the name: a predecessor's pod is never routed once it is seen."""
-    current = max(pods, key=lambda pod: (pod.created, pod.traits.is_live, pod.uid)).sandbox_uid
+    """The owner of the pod with the sandbox's own name, else of the newest, is the current Sandbox: no predecessor's is routed."""
+    current = max(
+        pods,
+        key=lambda pod: (
+            pod.name == ref.name and pod.traits.is_live,
+            pod.created,
+            pod.traits.is_live,
+            pod.uid,
+        ),
+    ).sandbox_uid
     own = [pod for pod in pods if pod.sandbox_uid == current]
-    chosen = _choose(own, dialable, is_claimed=False, named="")
-    if chosen is not None:
-        return _ready(ref, chosen, dialable(chosen), 0.0)
+    found = candidates(own, ref.name)
+    if len(found) == 1 and _is_routable(found[0], dialable, is_claimed=False):
+        return _ready(ref, found[0], dialable(found[0]), 0.0)
     is_over = all(pod.traits.stage is PodStage.ENDED for pod in own)
+    reason = MULTIPLE_PODS if len(found) > 1 else _why_starting(found, "")
     return Endpoint(
         ref=ref,
-        uid=_newest_uid(own),
+        uid=_live_uid(found),
         state=State.FINISHED if is_over else State.STARTING,
         sandbox_uid=current,
-        reason="PodEnded" if is_over else _why_starting(own, ""),
+        reason="PodEnded" if is_over else reason,
     )
 
 
-def _choose(
-    own: Sequence[PodRecord], dialable: Dialable, *, is_claimed: bool, named: str
-) -> PodRecord | None:
-    """Returns the pod to route to: the one the Sandbox names, else the newest (the UID breaks ties, whatever the order of events)."""
-    routable = [
-        pod
-        for pod in own
-        if pod.traits.stage is PodStage.READY
+def _is_routable(pod: PodRecord, dialable: Dialable, *, is_claimed: bool) -> bool:
+    return (
+        pod.traits.stage is PodStage.READY
         and (is_claimed or not pod.traits.is_pooled)
-        and dialable(pod)
-    ]
-    return max(routable, key=lambda pod: (pod.name == named, pod.created, pod.uid), default=None)
+        and bool(dialable(pod))
+    )
 
 
 def _ready(
@@ -95,18 +113,20 @@ def _absent(sandbox: SandboxRecord, state: State, reason: str, uid: str = "") ->
     )
 
 
-def _newest_uid(own: Sequence[PodRecord]) -> str:
-    newest = max(own, key=lambda pod: (pod.traits.is_live, pod.created, pod.uid), default=None)
-    return newest.uid if newest is not None and newest.traits.is_live else ""
+def _live_uid(found: Sequence[PodRecord]) -> str:
+    """Returns the UID of the pod that is coming, "" while that isn't certain."""
+    return found[0].uid if len(found) == 1 and found[0].traits.is_live else ""
 
 
-def _why_starting(own: Sequence[PodRecord], reason: str) -> str:
+def _why_starting(found: Sequence[PodRecord], reason: str) -> str:
     """Returns words for people; the pods say more than the Sandbox's condition where there are any."""
-    ready = [pod for pod in own if pod.traits.stage is PodStage.READY]
+    ready = [pod for pod in found if pod.traits.stage is PodStage.READY]
     if any(pod.traits.is_pooled for pod in ready):
         return "WaitingForClaim"
     if ready:
-        return "AddressContested" if any(pod.addresses for pod in ready) else "NoAddress"
-    if any(pod.traits.stage is PodStage.STARTING for pod in own):
+        if any(pod.addresses for pod in ready):
+            return "AddressContested"
+        return "AddressRefused" if ready[0].traits.refused_address else "NoAddress"
+    if any(pod.traits.stage is PodStage.STARTING for pod in found):
         return "PodNotReady"
     return reason or "NoPod"

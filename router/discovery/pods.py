@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from ipaddress import ip_address
 
+from router.discovery.address_kinds import AddressKind, kind_of
 from router.discovery.objects import (
     SANDBOX_GROUP,
     condition,
@@ -44,6 +44,8 @@ class PodTraits:
     """It still carries the label of a warm pool."""
     shares_address: bool
     """It lives on its node's network, so others rightly have the same address."""
+    refused_address: str = ""
+    """One that it reports and that can't be a pod's, for people."""
 
     @property
     def is_live(self) -> bool:
@@ -64,7 +66,7 @@ class PodRecord:
     created: int
     """Creation time, Unix seconds; 0 when unknown."""
     addresses: tuple[str, ...]
-    """Valid IP literals, in the pod's own order of families."""
+    """Valid IP literals that can be a pod's, in the pod's own order of families."""
     traits: PodTraits
 
     def kept(self, ref: SandboxRef, sandbox_uid: str, *, version: int = 0) -> PodRecord:
@@ -84,7 +86,7 @@ class PodRecord:
         )
 
 
-_traits = lru_cache(maxsize=None)(PodTraits)
+_traits = lru_cache(maxsize=1024)(PodTraits)
 
 
 def parse_pod(item: JsonObject) -> PodRecord:
@@ -94,6 +96,7 @@ def parse_pod(item: JsonObject) -> PodRecord:
     if kind != "Sandbox" or not owner_uid:
         owner_name = owner_uid = ""
     status = section(item, "status")
+    addresses, refused = _addresses(status)
     return PodRecord(
         ref=SandboxRef(namespace, owner_name),
         name=name,
@@ -101,11 +104,12 @@ def parse_pod(item: JsonObject) -> PodRecord:
         sandbox_uid=owner_uid,
         version=version(metadata),
         created=_unix_seconds(text(metadata, "creationTimestamp")),
-        addresses=_addresses(status),
+        addresses=addresses,
         traits=_traits(
             _stage(metadata, status),
             WARM_POOL_LABEL in section(metadata, "labels"),
             section(item, "spec").get("hostNetwork") is True,
+            refused,
         ),
     )
 
@@ -122,18 +126,16 @@ def _stage(metadata: JsonObject, status: JsonObject) -> PodStage:
     return PodStage.STARTING
 
 
-def _addresses(status: JsonObject) -> tuple[str, ...]:
+def _addresses(status: JsonObject) -> tuple[tuple[str, ...], str]:
+    """Returns the addresses that can be dialled, and one that can't be a pod's, "" without such."""
     found = [text(entry, "ip") for entry in entries(status, "podIPs")]
     found = found or [text(status, "podIP")]
-    return tuple(dict.fromkeys(address for address in found if _is_address(address)))
-
-
-def _is_address(value: str) -> bool:
-    try:
-        ip_address(value)
-    except ValueError:
-        return False
-    return True
+    kinds = {address: kind_of(address) for address in found}
+    usable = tuple(address for address, kind in kinds.items() if kind is AddressKind.USABLE)
+    if len(usable) == len(kinds):
+        return usable, ""
+    refused = [address for address, kind in kinds.items() if kind is AddressKind.REFUSED]
+    return usable, refused[0] if refused else ""
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 
@@ -13,7 +13,7 @@ from router.discovery.claims import ClaimRecord
 from router.discovery.composition import compose
 from router.discovery.listing import Listing
 from router.discovery.multimap import MultiMap
-from router.discovery.notes import sandbox_notes
+from router.discovery.notes import is_plain, notes_of
 from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.recent_versions import RecentVersions
 from router.discovery.sandboxes import SandboxRecord
@@ -46,6 +46,8 @@ class SandboxTable:
         self._gone_sandboxes = Tombstones()
         self._aliases = AliasTable(index=index, sandbox=self._sandboxes.get)
         self._settled: set[str | None] = set()
+        self._told: dict[SandboxRef, tuple[str, ...]] = {}
+        """The notes that the log has, of the few sandboxes that have any."""
 
     def __repr__(self) -> str:
         return (
@@ -249,7 +251,6 @@ class SandboxTable:
         else:
             sandbox = sandbox.kept(sandbox.ref, sandbox.uid)
         self._sandboxes[sandbox.ref] = sandbox
-        self._tell(sandbox.ref, sandbox_notes(known), sandbox_notes(sandbox))
         self._aliases.sandbox_changed(sandbox.ref)
         return {sandbox.ref: None}
 
@@ -276,11 +277,15 @@ class SandboxTable:
 
     def notes(self, ref: SandboxRef) -> tuple[str, ...]:
         """Returns what stands out about the sandbox of this name, in sentences; () while all is well."""
-        return sandbox_notes(self._sandboxes.get(ref))
+        return notes_of(ref, self._sandboxes.get(ref), self._current_pods(ref))
 
-    def _tell(self, ref: SandboxRef, before: Collection[str], now: Iterable[str]) -> None:
+    def _tell(self, ref: SandboxRef) -> None:
         """Logs what is noted from now on; an object that changes otherwise repeats nothing."""
-        for note in now:
+        before = self._told.pop(ref, ())
+        notes = self.notes(ref)
+        if notes:
+            self._told[ref] = notes
+        for note in notes:
             if note not in before:
                 logger.warning(
                     "sandbox needs attention",
@@ -290,10 +295,17 @@ class SandboxTable:
     # --- the index --------------------------------------------------------------------------
 
     def _compose(self, ref: SandboxRef) -> Endpoint | None:
+        sandbox, pods = self._sandboxes.get(ref), self._current_pods(ref)
+        if not is_plain(sandbox, pods) or ref in self._told:
+            self._tell(ref)
+        return compose(ref, sandbox, pods, self._dialable)
+
+    def _current_pods(self, ref: SandboxRef) -> tuple[PodRecord, ...]:
+        """Returns the pods that a Sandbox of this name controls, except those whose Sandbox is known to be gone."""
         pods = self._pods_of.get(ref)
         if self._gone_sandboxes and pods:
             pods = tuple(pod for pod in pods if pod.sandbox_uid not in self._gone_sandboxes)
-        return compose(ref, self._sandboxes.get(ref), pods, self._dialable)
+        return pods
 
     def _publish(self, touched: Iterable[SandboxRef]) -> None:
         """Brings the index up to date for these names: first the routes that end, then those that begin."""

@@ -12,7 +12,7 @@ _THIS_NETWORK = IPv4Network("0.0.0.0/8")
 
 # The clouds' metadata services hand out credentials to whoever reaches them; 169.254.0.0/16 and
 # fe80::/10 are refused as link-local already.
-_METADATA: frozenset[IPAddress] = frozenset(
+METADATA: frozenset[IPAddress] = frozenset(
     {
         IPv4Address("100.100.100.200"),  # Alibaba Cloud
         IPv4Address("168.63.129.16"),  # Azure's wire server
@@ -73,7 +73,7 @@ def _is_refused_ipv4(address: IPv4Address) -> bool:
         or address.is_multicast
         or address.is_reserved  # 240.0.0.0/4, the limited broadcast address with it
         or address in _THIS_NETWORK
-        or address in _METADATA
+        or address in METADATA
     )
 
 
@@ -85,7 +85,7 @@ def _is_refused_ipv6(address: IPv6Address) -> bool:
         # ::/8 among them, and so local-use NAT64, 64:ff9b:1::/48 (RFC 8215), whatever hides in it.
         or address.is_reserved
         # A zone id makes an address unequal to its plain form.
-        or IPv6Address(int(address)) in _METADATA
+        or IPv6Address(int(address)) in METADATA
     )
 
 

@@ -99,6 +99,40 @@ async def test_adoption_from_a_pool_routes_at_once_by_both_names() -> None:
         assert running.found("pool-x7k2") == (State.READY, "10.0.0.1")
 
 
+async def test_a_pool_pod_is_routed_the_moment_its_label_goes_too() -> None:
+    async with FakeKubernetes() as api, discovering(api) as running:
+        pool = owner("SandboxWarmPool", "pool", "pool-uid", group=EXTENSIONS)
+        box = api.store.create(SANDBOXES, sandbox("pool-x7k2", controlled_by=pool, is_ready=True))
+        api.store.create(
+            PODS, pod("pool-x7k2", of=box, address="10.0.0.1", is_ready=True, is_pooled=True)
+        )
+        await until(lambda: running.found("pool-x7k2") == (State.STARTING, "WaitingForClaim"))
+
+        change(api, PODS, "pool-x7k2", lambda item: item["metadata"]["labels"].pop(POOL_LABEL))
+
+        await until(lambda: running.found("pool-x7k2") == (State.READY, "10.0.0.1"))
+
+
+async def test_a_copied_owner_reference_never_takes_a_route_over() -> None:
+    async with FakeKubernetes() as api, discovering(api) as running:
+        box = launch(api, "box")
+        await follow(running, "box", State.READY)
+        seen = running.index.events
+
+        late = "2026-11-02T00:00:00Z"
+        evil = pod("evil", of=box, address="10.6.6.6", created=late, is_ready=True)
+        api.store.create(PODS, evil)
+        await until(lambda: bool(running.discovery.notes_about(SandboxRef("default", "box"))))
+        assert running.found("box") == (State.READY, "10.0.0.1")
+        assert running.retired == []
+        assert running.index.events == seen + 1
+
+        change(
+            api, PODS, "box", lambda i: i["status"].update(conditions=[ready_condition(False, "")])
+        )
+        await until(lambda: running.found("box") == (State.STARTING, "PodNotReady"))
+
+
 async def test_the_waiting_are_woken_the_instant_the_pod_is_ready() -> None:
     async with FakeKubernetes() as api, discovering(api) as running:
         launch(api, "box", is_ready=False)

@@ -102,24 +102,103 @@ def test_a_resumed_sandbox_is_starting_whatever_lingers() -> None:
     )
 
 
-def test_the_newest_of_several_ready_pods_wins_in_any_order() -> None:
+def test_of_two_pods_of_one_name_the_newer_is_there_and_the_end_of_the_older_was_not_seen_yet() -> (
+    None
+):
     old = a_pod("old", created="2026-11-01T00:00:00Z")
     new = a_pod("new", created="2026-11-01T00:00:01Z")
+    starting = a_pod("starting", created="2026-11-01T00:00:02Z", is_ready=False)
 
     for pods in ((old, new), (new, old)):
         endpoint = composed(*pods, box=a_sandbox())
         assert endpoint is not None
         assert endpoint.uid == "new"
+    assert state_of(old, starting, box=a_sandbox()) == (State.STARTING, "PodNotReady")
 
 
-def test_an_old_ready_pod_serves_while_the_new_one_starts() -> None:
-    old = a_pod("old", created="2026-11-01T00:00:00Z")
-    new = a_pod("new", created="2026-11-01T00:00:01Z", is_ready=False)
+class TestSeveralPodsOfOneSandbox:
+    """Whoever may create a pod can copy an ownerReference into it."""
 
-    endpoint = composed(old, new, box=a_sandbox())
+    EVIL = a_pod("evil", name="evil", address="10.6.6.6", created="2026-11-02T00:00:00Z")
 
-    assert endpoint is not None
-    assert endpoint.uid == "old"
+    @pytest.mark.parametrize("is_ready", [True, False])
+    def test_the_pod_with_the_sandboxs_name_is_never_passed_over(self, is_ready: bool) -> None:
+        own = a_pod("own", is_ready=is_ready)
+
+        for pods in ((own, self.EVIL), (self.EVIL, own)):
+            endpoint = composed(*pods, box=a_sandbox())
+            assert endpoint is not None
+            assert endpoint.state is (State.READY if is_ready else State.STARTING)
+            assert endpoint.uid == "own"
+
+    @pytest.mark.parametrize("shape", [{"is_deleting": True}, {"phase": "Failed"}])
+    def test_not_even_when_it_goes(self, shape: dict[str, Any]) -> None:
+        state, _ = state_of(a_pod("own", **shape), self.EVIL, box=a_sandbox())
+
+        assert state is State.STARTING
+
+    def test_the_pod_that_the_annotation_names_is_never_passed_over(self) -> None:
+        box = a_sandbox(annotations={"agents.x-k8s.io/pod-name": "warm-1"})
+        own = a_pod("own", name="warm-1", is_ready=False)
+
+        assert state_of(own, self.EVIL, box=box) == (State.STARTING, "PodNotReady")
+
+    def test_pods_that_cannot_be_told_apart_are_not_dialled_at_all(self) -> None:
+        other = a_pod("other", name="warm-1")
+
+        endpoint = composed(other, self.EVIL, box=a_sandbox())
+
+        assert endpoint is not None
+        assert (endpoint.state, endpoint.reason) == (State.STARTING, "MultiplePods")
+        assert (endpoint.uid, endpoint.addresses) == ("", ())
+
+    def test_one_that_is_not_ready_yet_counts_too(self) -> None:
+        other = a_pod("other", name="warm-1", is_ready=False)
+
+        assert state_of(other, self.EVIL, box=a_sandbox()) == (State.STARTING, "MultiplePods")
+
+    def test_one_alone_is_the_one_whatever_it_is_called(self) -> None:
+        # After an adoption from a pool.
+        assert state_of(a_pod(name="warm-1"), box=a_sandbox())[0] is State.READY
+
+    def test_an_old_one_that_goes_leaves_the_new_one_alone(self) -> None:
+        old = a_pod("old", name="warm-1", is_deleting=True)
+
+        endpoint = composed(old, a_pod("new", name="warm-2"), box=a_sandbox())
+
+        assert endpoint is not None
+        assert (endpoint.state, endpoint.uid) == (State.READY, "new")
+
+    def test_without_the_sandbox_object_the_name_decides_too_whatever_owner_is_claimed(
+        self,
+    ) -> None:
+        made_up = a_pod("evil", name="evil", of=SUCCESSOR, created="2026-11-02T00:00:00Z")
+
+        for evil in (self.EVIL, made_up):
+            endpoint = composed(evil, a_pod("own"))
+            assert endpoint is not None
+            assert (endpoint.state, endpoint.uid) == (State.READY, "own")
+
+    def test_without_the_sandbox_object_pods_that_cannot_be_told_apart_are_not_dialled(
+        self,
+    ) -> None:
+        other = a_pod("other", name="warm-1")
+
+        assert state_of(other, self.EVIL) == (State.STARTING, "MultiplePods")
+
+
+def test_an_address_that_cannot_be_a_pods_is_not_dialled_and_told() -> None:
+    assert state_of(a_pod(address="169.254.1.1"), box=a_sandbox()) == (
+        State.STARTING,
+        "AddressRefused",
+    )
+
+
+def test_a_resume_is_starting_though_the_condition_suspended_still_says_true() -> None:
+    item = sandbox("box", uid="box-1", reason="SandboxSuspended")
+    item["status"]["conditions"].append({"type": "Suspended", "status": "True"})
+
+    assert state_of(box=parse_sandbox(item))[0] is State.STARTING
 
 
 def test_the_pod_that_the_legacy_annotation_names_is_preferred() -> None:

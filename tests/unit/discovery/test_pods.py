@@ -91,6 +91,19 @@ def test_what_is_no_ip_literal_is_no_address() -> None:
     assert record.addresses == ("10.1.2.3",)
 
 
+def test_an_address_that_cannot_be_a_pods_is_left_out_and_kept_for_people() -> None:
+    record = parse_pod(pod("box", of=BOX, address=("169.254.1.1", "10.0.0.1", "0.0.0.0")))
+
+    assert record.addresses == ("10.0.0.1",)
+    assert record.traits.refused_address == "169.254.1.1"
+
+
+def test_loopback_is_an_address_as_local_clusters_report_it() -> None:
+    record = parse_pod(pod("box", of=BOX, address="127.0.0.1", host_network=True))
+
+    assert (record.addresses, record.traits.refused_address) == (("127.0.0.1",), "")
+
+
 def test_a_pool_pod_and_a_host_network_pod_say_so() -> None:
     record = parse_pod(pod("box", of=BOX, is_pooled=True, host_network=True))
 

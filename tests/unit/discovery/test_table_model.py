@@ -150,24 +150,25 @@ class World:
         expected: dict[SandboxRef, tuple[State, str]] = {}
         for box in store.items(SANDBOXES, None):
             owners = [each["kind"] for each in box["metadata"].get("ownerReferences", ())]
-            routable = [
+            own = [
                 item
                 for item in store.items(PODS, None)
                 if item["metadata"]["ownerReferences"][0]["uid"] == box["metadata"]["uid"]
-                and item["status"]["conditions"][0]["status"] == "True"
-                and item["status"]["phase"] == "Running"
-                and "deletionTimestamp" not in item["metadata"]
-                and (POOL_LABEL not in item["metadata"]["labels"] or owners == ["SandboxClaim"])
             ]
-            newest = max(
-                routable,
-                key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["uid"]),
-                default=None,
+            named = [item for item in own if item["metadata"]["name"] == box["metadata"]["name"]]
+            found = named or [item for item in own if _is_live(item)]
+            is_routable = (
+                len(found) == 1
+                and _is_live(found[0])
+                and found[0]["status"]["conditions"][0]["status"] == "True"
+                and (POOL_LABEL not in found[0]["metadata"]["labels"] or owners == ["SandboxClaim"])
             )
             if box["spec"]["operatingMode"] == "Suspended":
                 expected[_ref(box)] = (State.SUSPENDED, "")
-            elif newest is not None:
-                expected[_ref(box)] = (State.READY, newest["metadata"]["uid"])
+            elif is_routable:
+                expected[_ref(box)] = (State.READY, found[0]["metadata"]["uid"])
+            elif len(found) > 1:
+                expected[_ref(box)] = (State.STARTING, "")
             elif box["status"]["conditions"][0]["reason"] == "SandboxExpired":
                 expected[_ref(box)] = (State.FINISHED, "")
             else:
@@ -192,6 +193,10 @@ class World:
             is_serving = box is not None and uids in ([], [item["metadata"]["uid"]])
             found = self.index.find(_ref(item))
             assert (found.ref if found else None) == (bound if is_serving else None)
+
+
+def _is_live(item: JsonObject) -> bool:
+    return item["status"]["phase"] == "Running" and "deletionTimestamp" not in item["metadata"]
 
 
 def _ref(item: JsonObject) -> SandboxRef:
