@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,11 @@ class PlaneRun:
     @property
     def subjects(self) -> list[str]:
         return list(dict.fromkeys(record.subject for record in self.records))
+
+    @property
+    def calm(self) -> float:
+        """The share of the runs, over all measurements, that nothing disturbed."""
+        return statistics.mean(record.found.calm for record in self.records)
 
     @property
     def cases(self) -> list[str]:
@@ -177,7 +183,7 @@ def to_markdown(run: PlaneRun, budget_for: Callable[[str], Budget] = budget_of) 
         f"{conditions.started_at}, revision {conditions.revision}, on {conditions.cpu} with Python {conditions.python} "
         f"and uvloop {conditions.uvloop}; {conditions.rounds} processes a case, {conditions.window_s:g} s each; "
         f"load average {conditions.load_average_before:g} before and {run.load_average_after:g} after.",
-        "CPU time at the reference's speed (calibration 200 µs): median (lowest to highest).",
+        f"CPU time at the reference's speed (calibration 200 µs): median (lowest to highest). Of the runs {run.calm:.0%} had the core for themselves.",
         "",
         f"| {' | '.join(head)} |",
         "|" + "---|" * len(head),

@@ -39,7 +39,7 @@ def _caller(stage: Stage) -> Caller:
     return Caller("box-0", stage.token)
 
 
-def _gets(answer: bytes, *, batches: int = 4) -> Make:
+def _gets(answer: bytes, *, batches: int = 1) -> Make:
     return lambda stage: Requests(
         stage, heads.different_gets(_caller(stage), _HEADS), answer=answer, batches=batches
     )
@@ -52,7 +52,7 @@ def _misses(stage: Stage) -> Requests:
         heads.gets_in_turn(callers),
         answer=ITEM_ANSWER,
         connections=8,
-        batches=32,
+        batches=8,
         warm_up=SANDBOXES,
     )
 
@@ -94,7 +94,7 @@ PLANE_CASES: tuple[PlaneCase, ...] = (
         "get-log",
         "small GET, access log on",
         _US,
-        _gets(ITEM_ANSWER, batches=64),
+        _gets(ITEM_ANSWER, batches=16),
         settings={"access-log": "true"},
     ),
     PlaneCase("get-chunked", "small GET, chunked response", _US, _gets(chunked_answer(ITEM_BODY))),

@@ -16,7 +16,7 @@ from bench.revisions import PREFIX, RevisionError, environment, installed
 from router import code_form
 
 _RESULTS = Path(__file__).parent / "results"
-_SECONDS, _QUICK_SECONDS = 2.0, 0.3
+_SECONDS, _QUICK_SECONDS = 1.0, 0.3
 logger = logging.getLogger("bench")
 
 
@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     if unknown:
         sys.exit(f"no such cases: {', '.join(unknown)} (there are {', '.join(known)})")
     noted = conditions.note(
-        rounds=arguments.rounds or (1 if arguments.quick else 3),
+        rounds=arguments.rounds or (1 if arguments.quick else 5),
         window_s=_QUICK_SECONDS if arguments.quick else _SECONDS,
         versions={},
         shared_core=False,

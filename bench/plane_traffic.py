@@ -16,6 +16,7 @@ from bench.plane_stage import Stage, Wire
 _TURNS = 1_000
 _READ = 65_536
 _NO_END = 10**15
+_TIMES = 16
 _STRIPPED = (b"authorization:", b"x-sandbox-id:")
 
 
@@ -67,7 +68,7 @@ class Requests:
         *,
         answer: bytes,
         connections: int = 64,
-        batches: int = 4,
+        batches: int = 1,
         warm_up: int = 0,
     ) -> None:
         """`batches` make a run; the first `warm_up` requests are sent once before anything is timed."""
@@ -128,7 +129,7 @@ class Messages:
         self._caller = caller
         self._message, self._echo = message_pool(size, 1)[0]
         self._clients = [stage.connect() for _ in range(connections)]
-        self._batches = 8
+        self._batches = 32
         self.units = float(connections * self._batches)
 
     async def prepare(self) -> None:
@@ -179,7 +180,7 @@ class Body:
         self._source: Wire
         whole = _chunks(64) if chunked else PATTERN * 64
         self._pieces = [whole[at : at + _READ] for at in range(0, len(whole), _READ)]
-        self.units = 64 * len(PATTERN) / MB
+        self.units = _TIMES * 64 * len(PATTERN) / MB
 
     async def prepare(self) -> None:
         head = upload_head if self._up else download
@@ -201,8 +202,9 @@ class Body:
 
     def run(self) -> None:
         arrive = self._source.arrive
-        for piece in self._pieces:
-            arrive(piece)
+        for _ in range(_TIMES):
+            for piece in self._pieces:
+                arrive(piece)
         _taken(self._sink)
 
     def check(self) -> None:

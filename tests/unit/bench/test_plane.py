@@ -18,7 +18,7 @@ NOTED = conditions.note(rounds=2, window_s=1, versions={}, shared_core=False)
 
 
 def found(cost: float) -> PlaneCost:
-    return PlaneCost(cost=cost, raw_us=cost, calibration_us=200.0, runs=9, form="pure")
+    return PlaneCost(cost=cost, raw_us=cost, calibration_us=200.0, runs=9, calm=1.0, form="pure")
 
 
 def run(*records: tuple[str, str, int, float]) -> PlaneRun:
@@ -71,7 +71,7 @@ def test_a_run_is_kept_with_its_conditions() -> None:
     assert kept["conditions"]["cpu"] == NOTED.cpu
     assert kept["records"][1] == {
         "case": "get", "subject": "router@old", "round": 0,
-        "cost": 40.0, "raw_us": 40.0, "calibration_us": 200.0, "runs": 9, "form": "pure",
+        "cost": 40.0, "raw_us": 40.0, "calibration_us": 200.0, "runs": 9, "calm": 1.0, "form": "pure",
     }  # fmt: skip
 
 

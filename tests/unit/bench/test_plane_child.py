@@ -47,6 +47,29 @@ async def test_a_cost_is_scaled_to_the_references_speed(monkeypatch) -> None:
     assert found.runs >= 8
 
 
+async def test_runs_that_lost_the_core_do_not_count_while_there_are_others(monkeypatch) -> None:
+    times = itertools.cycle([0, 1_000_000, 2_000_000, 12_000_000])  # 100 µs a unit, then 1,000
+    switches = itertools.cycle([1, 1, 2, 3])  # and the second run lost the core
+    monkeypatch.setattr(plane_child, "calibrate", lambda: REFERENCE_US)
+    monkeypatch.setattr(plane_child.time, "process_time_ns", lambda: next(times))
+    monkeypatch.setattr(plane_child, "_switches", lambda: next(switches))
+    monkeypatch.setattr(plane_child, "_FEWEST_RUNS", 60)
+
+    found = await plane_child.timed(Counted(), 0.0)
+
+    assert found.cost == pytest.approx(100.0)
+    assert found.calm == 0.5
+
+
+async def test_disturbed_runs_count_where_there_are_too_few_others(monkeypatch) -> None:
+    monkeypatch.setattr(plane_child, "_switches", itertools.count().__next__)
+
+    found = await plane_child.timed(Counted(), 0.0)
+
+    assert found.calm == 0.0
+    assert found.runs == 8
+
+
 def test_what_was_found_is_written_to_the_file(tmp_path: Path) -> None:
     out = tmp_path / "cost.json"
 

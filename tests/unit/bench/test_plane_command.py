@@ -15,7 +15,7 @@ from router.code_form import CodeForm
 
 @pytest.fixture(autouse=True)
 def measured_at_once(monkeypatch, tmp_path: Path) -> Path:
-    cost = PlaneCost(cost=10.0, raw_us=10.0, calibration_us=200.0, runs=9, form="pure")
+    cost = PlaneCost(cost=10.0, raw_us=10.0, calibration_us=200.0, runs=9, calm=1.0, form="pure")
     monkeypatch.setattr(plane, "measured", lambda *_: cost)
     path = tmp_path / "budgets.json"
     monkeypatch.setattr(budgets, "BUDGETS", path)
