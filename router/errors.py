@@ -268,6 +268,12 @@ class AuthUnavailable(RouterError):
     advice = "Check that the router reaches the Kubernetes API or the key server."
 
 
+class ReviewRefused(AuthUnavailable):
+    """The API server answered that this router may not ask: waiting doesn't help, a right does."""
+
+    advice = "Give the router's ServiceAccount the right to create the review that the log names."
+
+
 class Overloaded(RouterError):
     status = 503
     code = "overloaded"

@@ -17,6 +17,7 @@ from router.auth.policy import CurrentPolicy
 from router.auth.policy_file import watch_policy
 from router.auth.review import Reviewer
 from router.auth.revocation import Revocation
+from router.auth.self_check import ReviewCheck
 from router.auth.static import StaticTokenAuthenticator, tokens_from_file, watch_static_tokens
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
@@ -41,6 +42,9 @@ class Access:
     runners: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     closers: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     missing: list[Callable[[], list[str]]] = field(default_factory=list)
+    """What keeps the router from being ready, in sentences."""
+    notes: list[Callable[[], list[str]]] = field(default_factory=list)
+    """What an operator should know of a router that is ready, in sentences."""
     remote: dict[str, Reloadable] = field(default_factory=dict)
     """What is fetched again and again, by its name in metrics."""
 
@@ -75,6 +79,8 @@ def build_access(
         policy=policy,
         failures=Counter(),
     )
+    if reviewer is not None and needs_reviews(settings):
+        reviewer = _checked(reviewer, settings, access)
     if auth.policy_file is not None:
         access.files["policy"] = watch_policy(policy, auth.policy_file)
     if auth.auth != ("none",):
@@ -91,7 +97,10 @@ def build_access(
         access.failures = chain.failures
     if auth.subject_access_review and reviewer is not None:
         rbac = SubjectAccessReviewAuthorizer(
-            grants=grants, reviewer=reviewer, ttl_s=auth.token_review_ttl_s
+            grants=grants,
+            reviewer=reviewer,
+            ttl_s=auth.token_review_ttl_s,
+            stale_s=auth.token_review_stale_s,
         )
         access.authorizer = rbac
         access.closers.append(rbac.close)
@@ -99,6 +108,29 @@ def build_access(
         watched.load_once()
         access.runners.append(watched.run)
     return access
+
+
+def _checked(reviewer: Reviewer, settings: Settings, access: Access) -> Reviewer:
+    """Returns the reviewer that also knows whether the router may ask at all, and makes it say so."""
+    auth = settings.auth
+    asks_for = {
+        "TokenReview": "token-review" in auth.auth,
+        "SubjectAccessReview": auth.subject_access_review,
+    }
+    only_ways = set()
+    if set(auth.auth) == {"token-review"}:
+        only_ways.add("TokenReview")
+        if auth.policy_file is None:
+            only_ways.add("SubjectAccessReview")
+    check = ReviewCheck(
+        reviewer=reviewer,
+        kinds=tuple(kind for kind, is_asked in asks_for.items() if is_asked),
+        only_ways=frozenset(only_ways),
+    )
+    access.runners.append(check.run)
+    access.missing.append(check.missing)
+    access.notes.append(check.notes)
+    return check
 
 
 def _after(mode: str, modes: tuple[str, ...]) -> tuple[str, ...]:
@@ -117,6 +149,7 @@ def _bearer_verifier(
             reviewer=reviewer,
             audiences=settings.auth.token_review_audiences,
             ttl_s=settings.auth.token_review_ttl_s,
+            stale_s=settings.auth.token_review_stale_s,
             is_refused=access.rights.is_refused,
         )
         access.policy.on_change(verifier.forget)

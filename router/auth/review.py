@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -34,17 +36,25 @@ class SharedCalls(Generic[K, V]):
     """Runs one call per key at a time, however many ask, and a bounded number of calls in all.
 
     A waiter that goes away leaves the call to the others. No answer within `timeout_s`, waiting for a turn included, or
-    too many calls waiting, is AuthUnavailable for everybody who waits.
+    too many calls waiting (in all, or of one `share`), is AuthUnavailable for everybody who waits.
     """
 
     def __init__(
-        self, *, name: str, max_running: int = 16, max_waiting: int = 512, timeout_s: float = 5.0
+        self,
+        *,
+        name: str,
+        max_running: int = 16,
+        max_waiting: int = 512,
+        max_per_share: int | None = None,
+        timeout_s: float = 5.0,
     ) -> None:
         self._name = name
         self._max_waiting = max_waiting
+        self._max_per_share = max_per_share
         self._timeout_s = timeout_s
         self._turns = asyncio.Semaphore(max_running)
         self._calls: dict[K, asyncio.Future[V | _NoAnswer]] = {}
+        self._by_share: Counter[Hashable] = Counter()
         self._tasks = TaskSet()
         self.calls_started = 0
         self.calls_failed = 0
@@ -52,34 +62,54 @@ class SharedCalls(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<SharedCalls {self._name} running={len(self._calls)} started={self.calls_started}>"
 
-    async def ask(self, key: K, call: Callable[[], Awaitable[V]]) -> V:
-        """Returns what `call` returns, made here or by an earlier asker for the same key. Raises AuthUnavailable."""
+    async def ask(self, key: K, call: Callable[[], Awaitable[V]], *, share: Hashable = None) -> V:
+        """Returns what `call` returns, made here or by an earlier asker for the same key. Raises AuthUnavailable.
+
+        `share` is whose part of the places a new call takes, None for nobody's.
+        """
         shared = self._calls.get(key)
         if shared is None:
-            shared = self._begin(key, call)
+            shared = self._begin(key, call, share)
         answer = await asyncio.shield(shared)
         if isinstance(answer, _NoAnswer):
             # A new one for each waiter: one instance raised in many tasks would collect all their tracebacks.
             raise self._unavailable(answer.reason)
         return answer
 
+    def begin(self, key: K, call: Callable[[], Awaitable[V]]) -> None:
+        """Makes the call without waiting for it, unless it runs already or there is no place for it."""
+        if key not in self._calls:
+            with contextlib.suppress(AuthUnavailable):
+                self._begin(key, call, None)
+
     async def close(self) -> None:
         """Ends what still runs; whoever waits gets AuthUnavailable."""
         await self._tasks.close()
 
-    def _begin(self, key: K, call: Callable[[], Awaitable[V]]) -> asyncio.Future[V | _NoAnswer]:
+    def _begin(
+        self, key: K, call: Callable[[], Awaitable[V]], share: Hashable
+    ) -> asyncio.Future[V | _NoAnswer]:
         if len(self._calls) >= self._max_waiting:
             raise self._unavailable("too many calls are waiting")
+        limit = self._max_per_share
+        if limit is not None and share is not None and self._by_share[share] >= limit:
+            raise self._unavailable("too many calls of this caller are waiting")
         shared: asyncio.Future[V | _NoAnswer] = asyncio.get_running_loop().create_future()
         try:
-            self._tasks.start(self._run(key, call, shared), name=self._name)
+            self._tasks.start(self._run(key, call, shared, share), name=self._name)
         except RuntimeError:
             raise self._unavailable("shutting down") from None
         self._calls[key] = shared
+        if share is not None:
+            self._by_share[share] += 1
         return shared
 
     async def _run(
-        self, key: K, call: Callable[[], Awaitable[V]], shared: asyncio.Future[V | _NoAnswer]
+        self,
+        key: K,
+        call: Callable[[], Awaitable[V]],
+        shared: asyncio.Future[V | _NoAnswer],
+        share: Hashable,
     ) -> None:
         self.calls_started += 1
         answer: V | _NoAnswer = _NoAnswer("the call ended without an answer")
@@ -91,6 +121,7 @@ class SharedCalls(Generic[K, V]):
         except AuthUnavailable as error:
             answer = _NoAnswer(error.reason)
         finally:
+            self._leave(share)
             self._end(key, shared, answer)
 
     def _end(self, key: K, shared: asyncio.Future[V | _NoAnswer], answer: V | _NoAnswer) -> None:
@@ -104,6 +135,12 @@ class SharedCalls(Generic[K, V]):
         self._calls.pop(key, None)
         if not shared.done():
             shared.set_result(answer)
+
+    def _leave(self, share: Hashable) -> None:
+        if share is not None:
+            self._by_share[share] -= 1
+            if not self._by_share[share]:
+                del self._by_share[share]
 
     def _unavailable(self, reason: str) -> AuthUnavailable:
         return AuthUnavailable(reason=f"{self._name}: {reason}")

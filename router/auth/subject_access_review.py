@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
-
-from cachetools import LRUCache
+from typing import Any, TypeAlias
 
 from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.principal import Principal
-from router.auth.review import Reviewer, SharedCalls
+from router.auth.remembered import Answer, RememberedAnswers
+from router.auth.review import Reviewer
 from router.errors import AuthUnavailable, Forbidden
 from router.routing.endpoint import Endpoint, SandboxRef
 
 MAX_REMEMBERED = 16384
+MAX_REFUSED = 4096
+MAX_PER_CALLER = 64
+"""Reviews that one caller may have waiting: who asks for invented names must not take every place."""
 NEGATIVE_TTL_S = 3.0
 
 _Key: TypeAlias = tuple[
@@ -24,16 +27,12 @@ _Key: TypeAlias = tuple[
 ]
 
 
-class _Remembered(NamedTuple):
-    is_allowed: bool
-    until: float
-
-
 class SubjectAccessReviewAuthorizer:
     """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name.
 
     Only callers of mode `token-review` are Kubernetes users: the subject of a gateway token or a certificate that happens
-    to be spelled like one is never asked about. Grants come first; RBAC can add rights, not take them away.
+    to be spelled like one is never asked about. Grants come first; RBAC can add rights, not take them away. Where no
+    answer can be had, a right that RBAC allowed lately stands for `stale_s` longer.
     """
 
     def __init__(
@@ -42,6 +41,7 @@ class SubjectAccessReviewAuthorizer:
         grants: GrantAuthorizer,
         reviewer: Reviewer,
         ttl_s: float,
+        stale_s: float = 0.0,
         timeout_s: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -51,13 +51,18 @@ class SubjectAccessReviewAuthorizer:
         self._reviewer = reviewer
         self._ttl_s = ttl_s
         self._clock = clock
-        self._remembered: LRUCache[_Key, _Remembered] = LRUCache(MAX_REMEMBERED)
-        self._calls: SharedCalls[_Key, bool] = SharedCalls(
-            name="subject-access-review", timeout_s=timeout_s
+        self._answers: RememberedAnswers[_Key, bool] = RememberedAnswers(
+            name="subject-access-review",
+            max_yes=MAX_REMEMBERED,
+            max_no=MAX_REFUSED,
+            stale_s=stale_s,
+            timeout_s=timeout_s,
+            clock=clock,
+            max_per_share=MAX_PER_CALLER,
         )
 
     def __repr__(self) -> str:
-        return f"<SubjectAccessReviewAuthorizer remembered={len(self._remembered)} {self._calls!r}>"
+        return f"<SubjectAccessReviewAuthorizer {self._answers!r}>"
 
     @property
     def allowed(self) -> int:
@@ -72,20 +77,25 @@ class SubjectAccessReviewAuthorizer:
     @property
     def calls_started(self) -> int:
         """How many reviews were asked for."""
-        return self._calls.calls_started
+        return self._answers.calls_started
 
     @property
     def calls_failed(self) -> int:
         """How many of them had no answer."""
-        return self._calls.calls_failed
+        return self._answers.calls_failed
 
     def again(self) -> None:
         """Counts one more call that an earlier Permit lets through."""
         self._grants.again()
 
+    @property
+    def stale_answers(self) -> int:
+        """How often a right stood by what was remembered, because the API server was away."""
+        return self._answers.stale_answers
+
     async def close(self) -> None:
         """Ends the reviews that still run."""
-        await self._calls.close()
+        await self._answers.close()
 
     def admit(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
@@ -128,8 +138,8 @@ class SubjectAccessReviewAuthorizer:
         explanation = self._grants.explain(principal, names, endpoint, port, method)
         if principal.mode != "token-review" or explanation["decision"] != "forbidden":
             return explanation
-        answers = [self._remembered.get(_key(principal, ref)) for ref in names]
-        if any(answer is not None and answer.is_allowed for answer in answers):
+        answers = [self._answers.peek(_key(principal, ref)) for ref in names]
+        if any(answer is not None and answer.value for answer in answers):
             return {**explanation, "decision": "allowed", "by": "Kubernetes RBAC, asked lately"}
         if any(answer is None for answer in answers):
             return {**explanation, "decision": "unknown", "by": "Kubernetes RBAC, not asked yet"}
@@ -165,39 +175,55 @@ class SubjectAccessReviewAuthorizer:
 
     def _known(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
         """Returns True when RBAC has lately allowed one of the names."""
-        now = self._clock()
         for ref in names:
-            remembered = self._remembered.get(_key(principal, ref))
-            if remembered is not None and remembered.is_allowed and now < remembered.until:
+            key = _key(principal, ref)
+            answer = self._answers.fresh(key)
+            if answer is None:
+                answer = self._answers.stand_in(key, partial(self._review, principal, ref))
+            if answer is not None and answer.value:
                 return True
         return False
 
     async def _is_allowed(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
         """Asks about one name after the other, the one asked for first, until one is allowed. Raises AuthUnavailable."""
+        unavailable: AuthUnavailable | None = None
         for ref in names:
-            key = _key(principal, ref)
-            remembered = self._remembered.get(key)
-            if remembered is not None and self._clock() < remembered.until:
-                if remembered.is_allowed:
+            try:
+                if await self._allows(principal, ref):
                     return True
-                continue
-            if await self._calls.ask(key, partial(self._review, principal, ref)):
-                return True
+            except AuthUnavailable as error:
+                # Another name may still be remembered as allowed.
+                unavailable = error
+        if unavailable is not None:
+            raise unavailable
         return False
 
-    async def _review(self, principal: Principal, ref: SandboxRef) -> bool:
+    async def _allows(self, principal: Principal, ref: SandboxRef) -> bool:
+        key = _key(principal, ref)
+        known = self._answers.fresh(key)
+        if known is not None:
+            return known.value
+        return await self._answers.ask(
+            key, partial(self._review, principal, ref), share=_share(key)
+        )
+
+    async def _review(self, principal: Principal, ref: SandboxRef) -> Answer[bool]:
         answer = await self._reviewer.review(_review_of(principal, ref))
         status = answer.get("status")
         if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
             raise AuthUnavailable(reason="the SubjectAccessReview came back without an answer")
         is_allowed = status["allowed"] and status.get("denied") is not True
         ttl_s = self._ttl_s if is_allowed else min(NEGATIVE_TTL_S, self._ttl_s)
-        self._remembered[_key(principal, ref)] = _Remembered(is_allowed, self._clock() + ttl_s)
-        return is_allowed
+        return Answer(is_allowed, is_allowed, self._clock() + ttl_s, math.inf)
 
 
 def _key(principal: Principal, ref: SandboxRef) -> _Key:
     return (principal.subject, principal.user_uid, principal.groups, principal.extra, ref)
+
+
+def _share(key: _Key) -> tuple[object, ...]:
+    """Returns who asks, without the name that is asked about."""
+    return key[:-1]
 
 
 def _review_of(principal: Principal, ref: SandboxRef) -> dict[str, Any]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple
-
-from cachetools import LRUCache
+from typing import Any, NamedTuple, TypeAlias
 
 from router.auth.jws import NotJwsError, parse_jws
 from router.auth.principal import Principal
-from router.auth.review import Reviewer, SharedCalls
+from router.auth.remembered import Answer, RememberedAnswers
+from router.auth.review import Reviewer
 from router.auth.verifier import Reason, Refusal, Verdict
 from router.errors import AuthUnavailable
 
 MAX_REMEMBERED = 4096
+MAX_REFUSED = 1024
+"""Their own memory: however many tokens strangers invent, they push none out that was accepted."""
 NEGATIVE_TTL_S = 3.0
 """Short: a token may become valid (a new ServiceAccount) a moment later, yet a client in a loop is stopped here."""
 
@@ -34,16 +36,14 @@ _EXPIRED = Refusal("token-review", Reason.EXPIRED, "The token has expired.")
 _REVOKED = Refusal("token-review", Reason.REVOKED, "The token has been revoked.")
 
 
-class _Remembered(NamedTuple):
-    verdict: Verdict
-    until: float
+_Memory: TypeAlias = RememberedAnswers[bytes, Verdict]
 
 
 class TokenReviewVerifier:
     """Asks the API server about tokens it hasn't asked about within `ttl_s`; never longer than the token's own `exp`.
 
-    `audiences` empty means the API server's own. `is_refused` is the policy's revocation. An answer that can't be had
-    refuses the caller (503), and is not remembered.
+    `audiences` empty means the API server's own. `is_refused` is the policy's revocation. Where no answer can be had, a
+    token that was accepted lately is accepted for `stale_s` longer; everybody else is refused (503).
     """
 
     mode = "token-review"
@@ -55,6 +55,7 @@ class TokenReviewVerifier:
         reviewer: Reviewer,
         audiences: tuple[str, ...],
         ttl_s: float,
+        stale_s: float = 0.0,
         is_refused: Callable[[Principal], bool],
         timeout_s: float = 5.0,
         clock: Callable[[], float] = time.time,
@@ -64,33 +65,46 @@ class TokenReviewVerifier:
         self._ttl_s = ttl_s
         self._is_refused = is_refused
         self._clock = clock
-        self._remembered: LRUCache[bytes, _Remembered] = LRUCache(MAX_REMEMBERED)
         self._listeners: list[Callable[[], None]] = []
-        self._calls: SharedCalls[bytes, Verdict] = SharedCalls(
-            name="token-review", timeout_s=timeout_s
+        self._answers: _Memory = RememberedAnswers(
+            name="token-review",
+            max_yes=MAX_REMEMBERED,
+            max_no=MAX_REFUSED,
+            stale_s=stale_s,
+            timeout_s=timeout_s,
+            clock=clock,
         )
 
     def __repr__(self) -> str:
-        return f"<TokenReviewVerifier remembered={len(self._remembered)} {self._calls!r}>"
+        return f"<TokenReviewVerifier {self._answers!r}>"
 
     @property
     def calls_started(self) -> int:
         """How many reviews were asked for."""
-        return self._calls.calls_started
+        return self._answers.calls_started
 
     @property
     def calls_failed(self) -> int:
         """How many of them had no answer."""
-        return self._calls.calls_failed
+        return self._answers.calls_failed
+
+    @property
+    def stale_answers(self) -> int:
+        """How often a token was accepted by what was remembered, because the API server was away."""
+        return self._answers.stale_answers
 
     def forget(self) -> None:
-        """Forgets every answer; for a policy that changed."""
-        self._remembered.clear()
+        """Holds every answer against the policy, which has changed.
+
+        What the policy allows stays remembered: an API server that is away could not be asked about it again.
+        """
+        self._answers.forget_noes()
+        self._answers.replace(self._refusal_by_policy)
         for listener in self._listeners:
             listener()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` whenever the answers were forgotten."""
+        """Calls `listener` whenever the policy has changed."""
         self._listeners.append(listener)
 
     def valid_until(self, principal: Principal) -> float:
@@ -99,31 +113,34 @@ class TokenReviewVerifier:
 
     async def close(self) -> None:
         """Ends the reviews that still run."""
-        await self._calls.close()
+        await self._answers.close()
 
     def verify(self, token: bytes) -> Verdict | Awaitable[Verdict]:
         """Returns the remembered answer at once, else the awaitable one of the API server."""
         digest = hashlib.sha256(token).digest()
-        known = self._remembered.get(digest)
+        known = self._answers.fresh(digest)
         if known is not None:
-            if self._clock() < known.until:
-                return known.verdict
-            del self._remembered[digest]
+            return known.value
         if not _TOKEN.fullmatch(token):
             return _MALFORMED
-        return self._ask(token, digest)
+        review = partial(self._review, token)
+        known = self._answers.stand_in(digest, review)
+        return self._ask(digest, review) if known is None else known.value
 
-    async def _ask(self, token: bytes, digest: bytes) -> Verdict:
+    async def _ask(
+        self, digest: bytes, review: Callable[[], Awaitable[Answer[Verdict]]]
+    ) -> Verdict:
         try:
-            verdict = await self._calls.ask(digest, partial(self._review, token, digest))
+            verdict = await self._answers.ask(digest, review)
         except AuthUnavailable as error:
             return Refusal("token-review", Reason.UNAVAILABLE, "", log=error.reason)
+        # The policy may have changed between the answer and this turn of the loop.
         if isinstance(verdict, Principal) and self._is_refused(verdict):
             return _REVOKED
         return verdict
 
-    async def _review(self, token: bytes, digest: bytes) -> Verdict:
-        """Asks, and remembers the answer."""
+    async def _review(self, token: bytes) -> Answer[Verdict]:
+        """Asks the API server, and holds what it says against the policy of that moment."""
         spec: dict[str, Any] = {"token": token.decode("ascii")}
         if self._audiences:
             spec["audiences"] = list(self._audiences)
@@ -132,14 +149,22 @@ class TokenReviewVerifier:
         )
         now = self._clock()
         verdict = self._read(answer, token, now)
-        if isinstance(verdict, Refusal):
-            self._remembered[digest] = _Remembered(verdict, now + min(NEGATIVE_TTL_S, self._ttl_s))
-            return verdict
-        if verdict.expires_at is not None and verdict.expires_at <= now:
-            return _EXPIRED
-        if not self._is_refused(verdict):
-            self._remembered[digest] = _Remembered(verdict, verdict.believed_until)
-        return verdict
+        if isinstance(verdict, Principal):
+            return self._accepted(verdict, now)
+        return Answer(verdict, False, now + min(NEGATIVE_TTL_S, self._ttl_s), now)
+
+    def _accepted(self, principal: Principal, now: float) -> Answer[Verdict]:
+        ends = math.inf if principal.expires_at is None else principal.expires_at
+        if ends <= now:
+            return Answer(_EXPIRED, False, now, now)
+        refusal = self._refusal_by_policy(principal)
+        return refusal or Answer(principal, True, principal.believed_until, ends)
+
+    def _refusal_by_policy(self, verdict: Verdict) -> Answer[Verdict] | None:
+        """Returns the lasting no (until the policy changes) to a caller whose token is revoked."""
+        if isinstance(verdict, Principal) and self._is_refused(verdict):
+            return Answer(_REVOKED, False, math.inf, math.inf)
+        return None
 
     def _read(self, answer: dict[str, Any], token: bytes, now: float) -> Verdict:
         """Returns the caller that a TokenReview's status names. Raises AuthUnavailable when it makes no sense."""

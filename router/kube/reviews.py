@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from router.errors import AuthUnavailable
+from router.errors import AuthUnavailable, ReviewRefused
 from router.kube.api_client import ApiError, KubernetesApi
 
 _PATHS = {
     "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews",
     "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 }
+
+_REFUSALS = (401, 403)
 
 
 class KubernetesReviewer:
@@ -27,7 +29,7 @@ class KubernetesReviewer:
         return f"<KubernetesReviewer {self._api!r}>"
 
     async def review(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Returns the created TokenReview or SubjectAccessReview. Raises AuthUnavailable.
+        """Returns the created TokenReview or SubjectAccessReview. Raises AuthUnavailable, ReviewRefused.
 
         The server's own words stay out of the error: a message could repeat the token.
         """
@@ -35,4 +37,5 @@ class KubernetesReviewer:
             return await self._api.post_json(_PATHS[body["kind"]], body, timeout_s=self._timeout_s)
         except ApiError as error:
             what = f"HTTP {error.status} {error.reason}".rstrip() if error.status else error.message
-            raise AuthUnavailable(reason=f"{body['kind']}: {what}") from error
+            kind = ReviewRefused if error.status in _REFUSALS else AuthUnavailable
+            raise kind(reason=f"{body['kind']}: {what}") from error

@@ -88,6 +88,7 @@ class Auth:
     static_token: str | None = field(repr=False)
     token_review_audiences: tuple[str, ...]
     token_review_ttl_s: float
+    token_review_stale_s: float
     policy_file: Path | None
     subject_access_review: bool
     auth_grace_s: float

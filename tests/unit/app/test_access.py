@@ -20,7 +20,7 @@ from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.principal import Principal
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
-from router.errors import Forbidden, Unauthenticated
+from router.errors import AuthUnavailable, Forbidden, ReviewRefused, Unauthenticated
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.settings import Settings, load
 from router.watched_file import reload_all
@@ -343,3 +343,76 @@ def test_keys_by_url_are_among_what_is_read_again(make_settings: MakeSettings) -
     access = built(make_settings(auth="jwt", jwks_url="https://issuer.test/keys"))
 
     assert not access.sources()["jwks_url"].status("jwks_url").ok
+
+
+# --- reviews that are refused ---------------------------------------------------------------
+
+
+class Refused:
+    """In the API server's place: lets the router create nothing."""
+
+    async def review(self, body: dict[str, Any]) -> dict[str, Any]:
+        raise ReviewRefused(reason=f"{body['kind']}: HTTP 403 Forbidden")
+
+
+async def _checked(access: Access) -> None:
+    """Runs what has to run until the reviews were checked once."""
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(run()) for run in access.runners]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        for task in running:
+            task.cancel()
+
+
+def _said(sources: list[Any]) -> list[str]:
+    return [sentence for tell in sources for sentence in tell()]
+
+
+async def test_a_router_that_may_not_ask_is_not_ready_and_says_what_it_needs(
+    make_settings: MakeSettings,
+) -> None:
+    access = built(make_settings(auth="token-review", subject_access_review="true"), Refused())
+
+    await _checked(access)
+
+    assert [sentence.partition(" (")[0] for sentence in _said(access.missing)] == [
+        "the API server refuses TokenReviews",
+        "the API server refuses SubjectAccessReviews",
+    ]
+    for close in access.closers:
+        await close()
+
+
+async def test_a_router_that_may_ask_is_ready(make_settings: MakeSettings) -> None:
+    access = built(make_settings(auth="token-review"), Reviews())
+
+    await _checked(access)
+
+    assert (_said(access.missing), _said(access.notes)) == ([], [])
+    for close in access.closers:
+        await close()
+
+
+async def test_where_others_can_be_let_in_a_later_refusal_is_a_note(
+    make_settings: MakeSettings, token_file: Path
+) -> None:
+    answers: list[Any] = [Reviews(), Refused()]
+
+    class Turning:
+        async def review(self, body: dict[str, Any]) -> dict[str, Any]:
+            answer: dict[str, Any] = await answers[0].review(body)
+            return answer
+
+    settings = make_settings(auth="static,token-review", static_token_file=token_file)
+    access = built(settings, Turning())
+    await caller(access, sandbox_token=b"a-token-of-the-cluster")
+    del answers[0]
+
+    with pytest.raises(AuthUnavailable):
+        await caller(access, sandbox_token=b"another-token-of-the-cluster")
+
+    assert _said(access.missing) == []
+    assert "refuses TokenReviews" in _said(access.notes)[0]
+    for close in access.closers:
+        await close()

@@ -165,3 +165,35 @@ async def _outcome(shared: SharedCalls[str, int], api: Api) -> int | AuthUnavail
         return await shared.ask("k", api.ask(1))
     except AuthUnavailable as error:
         return error
+
+
+async def test_a_share_is_bounded_and_free_again_when_its_calls_end() -> None:
+    api, shared = Api(), SharedCalls[int, int](name="t", max_per_share=1)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(shared.ask(1, api.ask(1), share="alice"))
+        await _settle()
+        with pytest.raises(AuthUnavailable) as caught:
+            await shared.ask(2, api.ask(2), share="alice")
+        other = group.create_task(shared.ask(3, api.ask(3), share="bob"))
+        nobodys = group.create_task(shared.ask(4, api.ask(4)))
+        await _settle()
+        api.gate.set()
+
+    assert "of this caller" in caught.value.reason
+    assert [first.result(), other.result(), nobodys.result()] == [1, 3, 4]
+    assert await shared.ask(2, api.ask(2), share="alice") == 2
+
+
+async def test_a_call_can_begin_without_anybody_who_waits() -> None:
+    api, shared = Api(), SharedCalls[str, int](name="t", max_waiting=1)
+
+    shared.begin("k", api.ask(7))
+    shared.begin("k", api.ask(7))
+    shared.begin("no place", api.ask(8))
+    async with asyncio.TaskGroup() as group:
+        joined = group.create_task(shared.ask("k", api.ask(9)))
+        await _settle()
+        api.gate.set()
+
+    assert joined.result() == 7
+    assert shared.calls_started == 1

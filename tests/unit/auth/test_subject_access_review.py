@@ -13,7 +13,11 @@ from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.policy import CurrentPolicy, Policy, PrincipalMatch, Rule
 from router.auth.principal import Grant, Principal
-from router.auth.subject_access_review import NEGATIVE_TTL_S, SubjectAccessReviewAuthorizer
+from router.auth.subject_access_review import (
+    MAX_PER_CALLER,
+    NEGATIVE_TTL_S,
+    SubjectAccessReviewAuthorizer,
+)
 from router.errors import AuthUnavailable, Forbidden, Unauthenticated
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from tests.unit.auth.kubernetes import FakeReviewer
@@ -287,3 +291,68 @@ async def test_a_refusal_tells_the_log_that_rbac_was_asked(
     assert caught.value.reason.endswith(
         "Kubernetes RBAC does not allow connect on sandboxes/proxy team-a/box"
     )
+
+
+# --- floods and outages ----------------------------------------------------------------------
+
+
+def _patient(api: FakeReviewer, clock: Clock) -> SubjectAccessReviewAuthorizer:
+    return SubjectAccessReviewAuthorizer(
+        grants=GrantAuthorizer(policy=CurrentPolicy()),
+        reviewer=api,
+        ttl_s=30.0,
+        stale_s=300.0,
+        clock=clock,
+    )
+
+
+async def test_while_the_api_server_is_away_a_right_stands_for_the_stale_time(
+    api: FakeReviewer, clock: Clock
+) -> None:
+    authorizer = _patient(api, clock)
+    api.allowed = {ALLOWED}
+    await _authorize(authorizer)
+    api.is_down = True
+
+    clock.now += 30 + 299
+    await _authorize(authorizer)
+    assert authorizer.stale_answers == 1
+    clock.now += 1
+
+    with pytest.raises(AuthUnavailable):
+        await _authorize(authorizer)
+
+
+async def test_a_right_on_another_name_stands_although_the_first_cannot_be_asked_about(
+    api: FakeReviewer, clock: Clock
+) -> None:
+    authorizer = _patient(api, clock)
+    api.allowed = {ALLOWED}
+    await _authorize(authorizer)
+    api.is_down = True
+    clock.now += 31
+
+    permit = await _authorize(authorizer, names=(CLAIM, BOX))
+
+    assert permit.endpoint is ENDPOINT
+
+
+async def test_one_caller_who_invents_names_leaves_places_to_the_others(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    async def refused(name: str) -> str:
+        try:
+            await _admit(authorizer, names=(SandboxRef("team-a", name),))
+        except (Forbidden, AuthUnavailable) as error:
+            return error.code
+        return "admitted"
+
+    other = dataclasses.replace(RUNNER, subject="other", user_uid="u-2")
+    api.allowed = {("other", "team-a", "box")}
+    async with asyncio.TaskGroup() as group:
+        flood = [group.create_task(refused(f"box-{number}")) for number in range(1000)]
+        await asyncio.sleep(0)
+        permit = group.create_task(_authorize(authorizer, principal=other))
+
+    assert permit.result().principal is other
+    assert [task.result() for task in flood].count("auth_unavailable") == 1000 - MAX_PER_CALLER

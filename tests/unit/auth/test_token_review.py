@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from router.auth.policy import CurrentPolicy, Policy
 from router.auth.principal import Principal
 from router.auth.revocation import Revocation
-from router.auth.token_review import NEGATIVE_TTL_S, TokenReviewVerifier
+from router.auth.token_review import MAX_REFUSED, NEGATIVE_TTL_S, TokenReviewVerifier
 from router.auth.verifier import Reason, Refusal, Verdict
 from tests.unit.auth.kubernetes import FakeReviewer
 from tests.unit.auth.tokens import Clock, sign
@@ -295,3 +296,110 @@ def test_forgetting_tells_whoever_keeps_a_verdict(make: Any) -> None:
     verifier.forget()
 
     assert told == ["changed"]
+
+
+# --- floods and outages ----------------------------------------------------------------------
+
+
+async def test_tokens_that_strangers_invent_push_out_none_that_was_accepted(
+    make: Any, api: FakeReviewer
+) -> None:
+    verifier = make()
+    await _verdict(verifier, b"opaque")
+
+    for start in range(0, MAX_REFUSED + 200, 400):
+        await asyncio.gather(
+            *(_verdict(verifier, b"invented-%d" % number) for number in range(start, start + 400))
+        )
+
+    assert isinstance(verifier.verify(b"opaque"), Principal)
+
+
+async def test_a_known_token_is_reviewed_while_strangers_fill_their_queue(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    verifier = make()
+    await _verdict(verifier, b"opaque")
+    clock.now += 30
+
+    async with asyncio.TaskGroup() as group:
+        flood = [
+            group.create_task(_verdict(verifier, b"invented-%d" % number)) for number in range(2000)
+        ]
+        await asyncio.sleep(0)
+        known = group.create_task(_verdict(verifier, b"opaque"))
+
+    assert isinstance(known.result(), Principal)
+    reasons = Counter(task.result().reason for task in flood)
+    assert reasons[Reason.UNAVAILABLE] == 2000 - 512
+
+
+async def test_while_the_api_server_is_away_a_known_token_stays_accepted_for_the_stale_time(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    verifier = make(stale_s=300.0)
+    await _verdict(verifier, b"opaque")
+    api.is_down = True
+
+    clock.now += 30 + 299
+    assert isinstance(await _verdict(verifier, b"opaque"), Principal)
+    assert await _reason(verifier, b"never-seen") is Reason.UNAVAILABLE
+    clock.now += 1
+    assert await _reason(verifier, b"opaque") is Reason.UNAVAILABLE
+    assert verifier.stale_answers == 1
+
+
+async def test_by_default_no_answer_stands_without_the_api_server(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    verifier = make()
+    await _verdict(verifier, b"opaque")
+    api.is_down = True
+    clock.now += 30
+
+    assert await _reason(verifier, b"opaque") is Reason.UNAVAILABLE
+
+
+async def test_a_token_is_never_accepted_past_its_own_end(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    token = sign({"exp": int(clock.now) + 60})
+    api.users[token.decode()] = USER
+    verifier = make(stale_s=3600.0)
+    await _verdict(verifier, token)
+    api.is_down = True
+
+    clock.now = int(clock.now) + 61
+    assert await _reason(verifier, token) is Reason.UNAVAILABLE
+
+
+async def test_what_stands_in_for_an_answer_may_be_kept_by_nobody(
+    make: Any, api: FakeReviewer, clock: Clock
+) -> None:
+    verifier = make(stale_s=300.0)
+    await _verdict(verifier, b"opaque")
+    api.is_down = True
+    clock.now += 31
+
+    caller = await _verdict(verifier, b"opaque")
+
+    assert isinstance(caller, Principal)
+    assert verifier.valid_until(caller) <= clock.now
+
+
+async def test_a_new_policy_during_an_outage_refuses_whom_it_revokes_and_keeps_the_others(
+    make: Any, api: FakeReviewer, policy: CurrentPolicy
+) -> None:
+    revoked = sign({"jti": "j-1"})
+    api.users[revoked.decode()] = USER
+    verifier = make()
+    await _verdict(verifier, b"opaque")
+    await _verdict(verifier, revoked)
+    api.is_down = True
+
+    policy.replace(Policy(revoked=frozenset({"j-1"})))
+    assert isinstance(await _verdict(verifier, b"opaque"), Principal)
+    assert await _reason(verifier, revoked) is Reason.REVOKED
+    policy.replace(Policy())
+
+    assert await _reason(verifier, revoked) is Reason.UNAVAILABLE

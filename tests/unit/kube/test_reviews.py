@@ -13,7 +13,7 @@ from router.auth.principal import Principal
 from router.auth.revocation import Revocation
 from router.auth.token_review import TokenReviewVerifier
 from router.auth.verifier import Reason, Refusal
-from router.errors import AuthUnavailable
+from router.errors import AuthUnavailable, ReviewRefused
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import ClusterAccess
 from router.kube.reviews import KubernetesReviewer
@@ -79,6 +79,7 @@ async def test_a_refusal_is_unavailable_and_repeats_no_message(
 
     assert str(status) in caught.value.reason
     assert TOKEN not in caught.value.reason
+    assert isinstance(caught.value, ReviewRefused) is (status in (401, 403))
 
 
 async def test_a_server_that_is_gone_is_unavailable(api: FakeKubernetes) -> None:
