@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from router.proxy.outcome import Outcome
 from router.telemetry.access_log import AccessLog
 from router.telemetry.exposition import content_type_for, render
-from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S
+from router.telemetry.metric_labels import REQUEST_BUCKETS_S
 from router.telemetry.metrics import Metrics
 from router.telemetry.process_metrics import process_snapshot
 from router.telemetry.recorder import RouterTelemetry

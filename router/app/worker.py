@@ -249,8 +249,11 @@ class Worker:
             readings.read_index(metrics, self.sandboxes.index)
         if self.sandboxes.file is not None:
             readings.read_file(metrics, "sandboxes", self.sandboxes.file)
+            readings.read_reloads(metrics, "sandboxes", self.sandboxes.file)
         for name, watched in self.access.files.items():
             readings.read_file(metrics, name, watched)
+        for name, source in self.access.sources().items():
+            readings.read_reloads(metrics, name, source)
         readings.read_auth_failures(metrics, self.access.failures)
         readings.read_watch_restarts(metrics, self.sandboxes.watch_restarts)
         readings.read_log(metrics, logs.lost)
@@ -299,7 +302,10 @@ class Worker:
         await listener.start(self._tls.context)
         self._listeners.append(listener)
         tasks.start(self._tls.run())
+        tasks.start(self._tls.expiry.run())
         readings.read_certificate(self.metrics, self._tls.files)
+        readings.read_reloads(self.metrics, "tls_cert", self._tls.files)
+        readings.read_certificate_ends(self.metrics, self._tls.expiry)
         readings.read_handshakes(self.metrics, self._tls.handshakes.failed)
 
     async def _drain(self, stop: Stop) -> None:

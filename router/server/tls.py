@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
+from router.server.certificate_expiry import CertificateExpiry, earliest_end
 from router.watched_file import WatchedFiles
 
 logger = logging.getLogger("sandbox_router.server")
@@ -83,6 +84,13 @@ class Handshakes:
         )
 
 
+class _Loaded(NamedTuple):
+    """A context, and when the certificates behind it end (Unix time by setting)."""
+
+    context: ssl.SSLContext
+    ends: dict[str, float]
+
+
 class TlsContextSource:
     """Builds the server's context from files: TLS 1.2 and later, HTTP/1.1, client certificates as `mtls` says.
 
@@ -106,11 +114,12 @@ class TlsContextSource:
         self._on_change = on_change
         self._context: ssl.SSLContext | None = None
         self.handshakes = Handshakes()
+        self.expiry = CertificateExpiry()
         paths = [cert_file, key_file]
         if mtls != "off" and client_ca_file is not None:
             paths.append(client_ca_file)
-        self.files: WatchedFiles[ssl.SSLContext] = WatchedFiles(
-            paths, parse=self._build, apply=self._put_in_force, poll_interval_s=poll_interval_s
+        self.files: WatchedFiles[_Loaded] = WatchedFiles(
+            paths, parse=self._load, apply=self._put_in_force, poll_interval_s=poll_interval_s
         )
 
     def __repr__(self) -> str:
@@ -131,11 +140,21 @@ class TlsContextSource:
         """Watches the files for ever; cancel it to stop."""
         await self.files.run()
 
-    def _put_in_force(self, context: ssl.SSLContext) -> None:
+    def _put_in_force(self, loaded: _Loaded) -> None:
         is_change = self._context is not None
-        self._context = context
+        self._context = loaded.context
+        self.expiry.loaded(loaded.ends)
         if is_change:
-            self._on_change(context)
+            self._on_change(loaded.context)
+
+    def _load(self, contents: tuple[bytes, ...]) -> _Loaded:
+        """Returns what these contents make. Raises ValueError."""
+        certificate, _, *client_cas = contents
+        ends = {"tls-cert-file": earliest_end(certificate)}
+        if client_cas:
+            ends["tls-client-ca-file"] = earliest_end(client_cas[0])
+        known = {setting: end for setting, end in ends.items() if end is not None}
+        return _Loaded(self._build(contents), known)
 
     def _build(self, contents: tuple[bytes, ...]) -> ssl.SSLContext:
         """Returns a context of these contents: certificate chain, key and, with `mtls`, client CAs. Raises ValueError."""

@@ -11,15 +11,30 @@ from dataclasses import dataclass
 from itertools import product
 
 from router import code_form
-from router.auth.verifier import Reason
-from router.errors import RouterError
 from router.proxy.outcome import UPSTREAM_ERRORS
-from router.routing.endpoint import State
 from router.server.tls import HANDSHAKE_FAILURES
-
-OTHER = "other"
-UNKNOWN = "unknown"
-NAMESPACE_LABEL = "sandbox_namespace"
+from router.telemetry.metric_labels import (
+    AUTH_FAILURE_REASONS,
+    AUTH_MODES,
+    AUTHZ_DECISIONS,
+    CERTIFICATE_FILES,
+    CONNECT_BUCKETS_S,
+    CONNECT_OUTCOMES,
+    FIRST_BYTE_BUCKETS_S,
+    INDEX_EVENTS,
+    LOG_LOSSES,
+    OTHER,
+    OUTCOMES,
+    POOL_STATES,
+    RELOADED_FILES,
+    REQUEST_BUCKETS_S,
+    ROUTER_ERROR_CODES,
+    SANDBOX_STATES,
+    SPAN_OUTCOMES,
+    WAIT_BUCKETS_S,
+    WATCH_RESTART_REASONS,
+    WATCHED_RESOURCES,
+)
 
 
 class Kind(enum.Enum):
@@ -74,58 +89,6 @@ class Family:
         values = self.values[label]
         return value if values is None or value in values else OTHER
 
-
-def _error_codes(kind: type[RouterError] = RouterError) -> Iterator[str]:
-    for child in kind.__subclasses__():
-        yield child.code
-        yield from _error_codes(child)
-
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-ROUTER_ERROR_CODES = tuple(sorted(set(_error_codes())))
-OUTCOMES = ("success", "failure")
-AUTHZ_DECISIONS = ("allow", "deny", "unauthenticated", "unavailable")
-AUTH_MODES = ("none", "static", "jwt", "token-review", "mtls", OTHER)
-AUTH_FAILURE_REASONS = (*(reason.value for reason in Reason), OTHER)
-SANDBOX_STATES = tuple(state.value for state in State)
-INDEX_EVENTS = ("reported", "evicted")
-WATCHED_RESOURCES = ("pods", "sandboxes", "sandboxclaims", OTHER)
-WATCH_RESTART_REASONS = (
-    "ended",
-    "expired",
-    "timeout",
-    "connection",
-    "unauthorized",
-    "forbidden",
-    "throttled",
-    "server_error",
-    "bad_event",
-    OTHER,
-)
-RELOADED_FILES = ("sandboxes", "policy", "jwt_secret", "jwks", "static_token", "client_ca", OTHER)
-CONNECT_OUTCOMES = (
-    "connected",
-    "refused",
-    "timeout",
-    "unreachable",
-    "error",
-    "resolve_error",
-    "abandoned",
-)
-POOL_STATES = ("idle", "active")
-LOG_LOSSES = ("repeated", "not_taken")
-SPAN_OUTCOMES = ("exported", "failed", "dropped")
-
-# The upper bounds of the router it replaces, so dashboards keep their `le`; finer at the low end.
-REQUEST_BUCKETS_S = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0),
-)
-FIRST_BYTE_BUCKETS_S = REQUEST_BUCKETS_S
-CONNECT_BUCKETS_S = (
-    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
-WAIT_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 _REQUEST_LABELS = ("method", "code", "sandbox_namespace")
 
@@ -287,6 +250,33 @@ FAMILIES: tuple[Family, ...] = (
         "Attempts to load a changed file; after a failure the old content stays in force.",
         ("file", "outcome"),
         (RELOADED_FILES, OUTCOMES),
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_last_reload_success",
+        Kind.GAUGE,
+        "1 while what a file (by the setting that names it) holds now is in force; 0 from a failed reload on until it is mended.",
+        ("file",),
+        (RELOADED_FILES,),
+        merge=Merge.MIN,
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_last_reload_success_timestamp_seconds",
+        Kind.GAUGE,
+        "When the content in force was loaded or found unchanged, in Unix time; absent before the first time.",
+        ("file",),
+        (RELOADED_FILES,),
+        merge=Merge.MIN,
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_certificate_not_after_seconds",
+        Kind.GAUGE,
+        "When the first of the certificates in a file (by the setting that names it) ends, in Unix time.",
+        ("file",),
+        (CERTIFICATE_FILES,),
+        merge=Merge.MIN,
         source=Source.READING,
     ),
     Family(

@@ -14,17 +14,14 @@ from typing import Final
 
 from router import code_form
 from router.proxy.outcome import Outcome
-from router.telemetry.metric_catalogue import (
-    BY_NAME,
+from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Source
+from router.telemetry.metric_labels import (
     CONNECT_BUCKETS_S,
     CONNECT_OUTCOMES,
-    FAMILIES,
     FIRST_BYTE_BUCKETS_S,
     REQUEST_BUCKETS_S,
     ROUTER_ERROR_CODES,
     WAIT_BUCKETS_S,
-    Family,
-    Source,
 )
 from router.telemetry.namespace_labels import NamespaceLabels
 from router.telemetry.request_numbers import RequestNumbers, new_histogram, observe

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from router.telemetry.metric_catalogue import OTHER
+from router.telemetry.metric_labels import OTHER
 
 MAX_NAMESPACES: Final = 10_000
 FORGOTTEN_AFTER_S: Final = 900.0

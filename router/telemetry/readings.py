@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from router.routing.endpoint import Endpoint, State
-from router.telemetry.metric_catalogue import SANDBOX_STATES
+from router.telemetry.metric_labels import OTHER, SANDBOX_STATES, SETTING_OF_SOURCE
 from router.telemetry.metrics import Metrics
+from router.watched_file import FileStatus
 
 
 class Index(Protocol):
@@ -39,6 +40,19 @@ class Reloading(Protocol):
 
     reloads_succeeded: int
     reloads_failed: int
+
+
+class Reloadable(Protocol):
+    """What is read again and again: a file, a URL."""
+
+    def status(self, name: str) -> FileStatus: ...
+
+
+class Expiring(Protocol):
+    """The certificates in force."""
+
+    @property
+    def not_after(self) -> Mapping[str, float]: ...
 
 
 class Dropping(Protocol):
@@ -102,13 +116,36 @@ def read_pool(metrics: Metrics, pool: Connections) -> None:
 
 
 def read_file(metrics: Metrics, file: str, watched: Reloading) -> None:
-    """Shows the reloads of a file under its name from RELOADED_FILES."""
+    """Counts the reloads of a file, whose name is one of SETTING_OF_SOURCE."""
+    label = SETTING_OF_SOURCE.get(file, OTHER)
     metrics.read_at_scrape(
         "sandbox_router_config_reloads_total",
         lambda: {
-            (file, "success"): watched.reloads_succeeded,
-            (file, "failure"): watched.reloads_failed,
+            (label, "success"): watched.reloads_succeeded,
+            (label, "failure"): watched.reloads_failed,
         },
+    )
+
+
+def read_reloads(metrics: Metrics, name: str, source: Reloadable) -> None:
+    """Shows how the last reload of what is read again and again ended, and when one last succeeded."""
+    label = SETTING_OF_SOURCE.get(name, OTHER)
+
+    def succeeded_at() -> Mapping[tuple[str, ...], float]:
+        at = source.status(name).last_success_unix
+        return {(label,): at} if at else {}
+
+    metrics.read_at_scrape(
+        "sandbox_router_last_reload_success", lambda: {(label,): float(source.status(name).ok)}
+    )
+    metrics.read_at_scrape("sandbox_router_last_reload_success_timestamp_seconds", succeeded_at)
+
+
+def read_certificate_ends(metrics: Metrics, expiry: Expiring) -> None:
+    """Shows when the certificates in force end."""
+    metrics.read_at_scrape(
+        "sandbox_router_certificate_not_after_seconds",
+        lambda: {(setting,): ends_at for setting, ends_at in expiry.not_after.items()},
     )
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from router.proxy.outcome import UPSTREAM_ERRORS, Outcome
 from router.routing.waiting import IS_FULL
-from router.telemetry.metric_catalogue import (
+from router.telemetry.metric_catalogue import BY_NAME
+from router.telemetry.metric_labels import (
     AUTHZ_DECISIONS,
-    BY_NAME,
     METHODS,
     OTHER,
     REQUEST_BUCKETS_S,

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from router.telemetry.metric_catalogue import (
-    BY_NAME,
-    FAMILIES,
-    NAMESPACE_LABEL,
-    Family,
-    Kind,
-    Merge,
-)
+from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Kind, Merge
+from router.telemetry.metric_labels import NAMESPACE_LABEL
 
 Series: TypeAlias = list[float]
 """One number; or, for a histogram, the count of each bucket, of everything above the last, and the sum of all values."""

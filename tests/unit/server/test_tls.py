@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -457,6 +459,41 @@ def test_mtls_without_a_client_ca_is_refused(tmp_path: Path) -> None:
             mtls="optional",
             on_change=lambda context: None,
         )
+
+
+@pytest.mark.parametrize(
+    ("mtls", "settings"),
+    [("off", {"tls-cert-file"}), ("required", {"tls-cert-file", "tls-client-ca-file"})],
+)
+async def test_the_ends_of_what_is_in_force_are_known_and_an_expired_certificate_is_an_error(
+    mount: Mount,
+    authority: trustme.CA,
+    caplog: pytest.LogCaptureFixture,
+    mtls: str,
+    settings: set[str],
+) -> None:
+    source = mount.source(mtls)
+    source.load_once()
+    assert set(source.expiry.not_after) == settings
+    first = dict(source.expiry.not_after)
+    assert caplog.records == []
+
+    expired = authority.issue_cert(
+        "localhost", not_before=datetime(2001, 1, 1), not_after=datetime(2002, 1, 1)
+    )
+    mount.put(expired, authority.cert_pem.bytes())
+    with caplog.at_level(logging.WARNING):
+        assert await source.files.poll()
+
+    [record] = caplog.records
+    assert (record.levelname, record.message) == (
+        "ERROR",
+        "certificate has expired: renew it now",
+    )
+    assert source.expiry.not_after == {
+        **first,
+        "tls-cert-file": datetime(2002, 1, 1, tzinfo=UTC).timestamp(),
+    }
 
 
 def test_there_is_no_context_before_the_first_load(mount: Mount) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from router import code_form
-from router.telemetry.metric_catalogue import REQUEST_BUCKETS_S, ROUTER_ERROR_CODES
+from router.telemetry.metric_labels import REQUEST_BUCKETS_S, ROUTER_ERROR_CODES
 from router.telemetry.metrics import Metrics
 from router.telemetry.namespace_labels import FORGOTTEN_AFTER_S, NamespaceLabels
 from router.telemetry.snapshot import FORGOTTEN
@@ -253,7 +253,7 @@ def test_an_unheard_of_upstream_error_is_other(metrics, make_outcome):
 def test_a_new_router_shows_its_counters_as_zero(metrics):
     assert value(metrics, "sandbox_router_upstream_retries_total") == 0
     assert value(metrics, "sandbox_router_cert_reloads_total", "failure") == 0
-    assert value(metrics, "sandbox_router_config_reloads_total", "policy", "failure") == 0
+    assert value(metrics, "sandbox_router_config_reloads_total", "policy-file", "failure") == 0
     assert value(metrics, "sandbox_router_watch_restarts_total", "pods", "expired") == 0
     assert value(metrics, "sandbox_router_auth_failures_total", "jwt", "expired") == 0
     assert value(metrics, "sandbox_router_access_log_dropped_total") == 0
@@ -393,12 +393,14 @@ def test_a_label_outside_its_closed_set_counts_as_other(metrics):
 
 def test_several_readings_of_one_family_add_up(metrics):
     name = "sandbox_router_config_reloads_total"
-    metrics.read_at_scrape(name, lambda: {("policy", "success"): 2})
-    metrics.read_at_scrape(name, lambda: {("jwks", "success"): 1, ("policy", "success"): 1})
+    metrics.read_at_scrape(name, lambda: {("policy-file", "success"): 2})
+    metrics.read_at_scrape(
+        name, lambda: {("jwks-file", "success"): 1, ("policy-file", "success"): 1}
+    )
 
-    assert value(metrics, name, "policy", "success") == 3
-    assert value(metrics, name, "jwks", "success") == 1
-    assert value(metrics, name, "sandboxes", "success") == 0
+    assert value(metrics, name, "policy-file", "success") == 3
+    assert value(metrics, name, "jwks-file", "success") == 1
+    assert value(metrics, name, "sandboxes-file", "success") == 0
 
 
 @pytest.mark.parametrize("answer", [None, float("nan"), float("inf")])

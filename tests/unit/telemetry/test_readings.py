@@ -7,10 +7,11 @@ from router.proxy.pool import Pool
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.names import AddressesOnly
+from router.server.certificate_expiry import CertificateExpiry
 from router.server.tls import Handshakes
 from router.telemetry import readings
 from router.telemetry.metrics import Metrics
-from router.watched_file import WatchedFiles
+from router.watched_file import FileStatus, WatchedFiles
 
 
 @pytest.fixture
@@ -126,11 +127,68 @@ async def test_reloads_are_those_of_real_watched_files(metrics, tmp_path):
     await watched.poll()
 
     reloads = numbers(metrics, "sandbox_router_config_reloads_total")
-    assert (reloads["policy", "success"], reloads["policy", "failure"]) == (1, 1)
-    assert reloads["jwks", "success"] == 0
+    assert (reloads["policy-file", "success"], reloads["policy-file", "failure"]) == (1, 1)
+    assert reloads["jwks-file", "success"] == 0
     assert numbers(metrics, "sandbox_router_cert_reloads_total") == {
         ("success",): 1,
         ("failure",): 1,
+    }
+
+
+async def test_a_failed_reload_stays_visible_until_it_is_mended(metrics, tmp_path):
+    path, now = tmp_path / "file", [1000.0]
+    path.write_text("good")
+
+    def parse(contents):
+        if contents[0].startswith(b"bad"):
+            raise ValueError("bad")
+        return contents
+
+    watched = WatchedFiles((path,), parse=parse, apply=lambda value: None, clock=lambda: now[0])
+    watched.load_once()
+    readings.read_reloads(metrics, "jwt_secret", watched)
+    assert state_of_reloads(metrics) == (1, 1000)
+
+    path.write_text("bad for a long time")
+    for now[0] in (2000.0, 3000.0):
+        await watched.poll()
+        assert state_of_reloads(metrics) == (0, 1000)
+
+    path.write_text("good again")
+    now[0] = 4000.0
+    await watched.poll()
+    assert state_of_reloads(metrics) == (1, 4000)
+
+
+def state_of_reloads(metrics):
+    label = ("jwt-secret-file",)
+    return (
+        numbers(metrics, "sandbox_router_last_reload_success")[label],
+        numbers(metrics, "sandbox_router_last_reload_success_timestamp_seconds")[label],
+    )
+
+
+def test_what_never_loaded_has_failed_and_has_no_time(metrics):
+    class NeverLoaded:
+        def status(self, name):
+            return FileStatus(name, False, 0.0, "no answer")
+
+    readings.read_reloads(metrics, "jwks_url", NeverLoaded())
+
+    assert numbers(metrics, "sandbox_router_last_reload_success") == {("jwks-url",): 0}
+    assert numbers(metrics, "sandbox_router_last_reload_success_timestamp_seconds") == {}
+
+
+def test_the_ends_of_certificates_are_those_of_the_files_in_force(metrics):
+    expiry = CertificateExpiry(clock=lambda: 0.0)
+    readings.read_certificate_ends(metrics, expiry)
+    assert numbers(metrics, "sandbox_router_certificate_not_after_seconds") == {}
+
+    expiry.loaded({"tls-cert-file": 4e9, "tls-client-ca-file": 5e9})
+
+    assert numbers(metrics, "sandbox_router_certificate_not_after_seconds") == {
+        ("tls-cert-file",): 4e9,
+        ("tls-client-ca-file",): 5e9,
     }
 
 
