@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -23,7 +24,7 @@ from router.telemetry.snapshot import Snapshot
 logger = logging.getLogger("sandbox_router.admin")
 
 MAX_CONNECTIONS: Final = 256
-"""Beyond these, new connections are closed at once, so that idle ones can't use up the process's descriptors."""
+"""Beyond these, a newcomer takes the place of an idle connection: probes get through, descriptors don't run out."""
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
 KEEPALIVE_TIMEOUT_S: Final = 75.0
 MAX_HEADER_BYTES: Final = 64 * 1024
@@ -196,13 +197,20 @@ def _error(status: int, code: str, detail: str) -> web.Response:
 class _Connection(web.RequestHandler):
     """One connection: what is not HTTP gets a short answer and no traceback; who says nothing is cut off."""
 
-    __slots__ = ("_silence",)
+    __slots__ = ("_silence", "host", "idle_since")
 
     _silence: asyncio.TimerHandle | None
+    host: str
+    """Who connected."""
+    idle_since: float | None
+    """The loop's time since which it asks nothing; None while a request is answered."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         loop = asyncio.get_running_loop()
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else ""
+        self.idle_since = loop.time()
         self._silence = loop.call_later(FIRST_REQUEST_TIMEOUT_S, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -211,9 +219,19 @@ class _Connection(web.RequestHandler):
 
     def has_asked(self) -> None:
         """Notes that a whole request came; from here on the keep-alive timeout watches."""
+        self.idle_since = None
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Writes the whole answer; from here on the connection is idle."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self.idle_since = asyncio.get_running_loop().time()
 
     def handle_error(
         self,
@@ -244,7 +262,7 @@ class _Server(web.Server):
     """Makes a _Connection for each client, within the limit."""
 
     def __call__(self) -> Any:
-        if len(self.connections) >= MAX_CONNECTIONS:
+        if len(self.connections) >= MAX_CONNECTIONS and not self._give_up_an_idle_one():
             return _Refusal()
         return _Connection(
             self,
@@ -258,3 +276,19 @@ class _Server(web.Server):
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
+
+    def _give_up_an_idle_one(self) -> bool:
+        """Closes the longest idle connection of whoever has most of them. Returns False when all are busy."""
+        idle = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Connection) and connection.idle_since is not None
+        ]
+        if not idle:
+            return False
+        held = Counter(connection.host for connection in idle)
+        victim = max(idle, key=lambda each: (held[each.host], -(each.idle_since or 0.0)))
+        victim.force_close()
+        # It leaves the list only with its last callback; until then it must not be found again.
+        victim.idle_since = None
+        return True

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
@@ -451,19 +452,86 @@ async def test_a_client_that_asked_may_stay(place, monkeypatch):
     await writer.wait_closed()
 
 
-async def test_connections_beyond_the_limit_are_closed_and_the_others_served(place, monkeypatch):
+HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+async def connect(place, *, host="127.0.0.1", ask=True):
+    """Returns a connection on which one request was answered, or none was made."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port, local_addr=(host, 0))
+    if ask:
+        writer.write(HEALTHZ)
+        await reader.readuntil(b"}\n")
+    return reader, writer
+
+
+async def close(*connections):
+    for _, writer in connections:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_idle_connections_give_way_to_a_probe_the_longest_idle_first(place, monkeypatch):
+    monkeypatch.setattr(port, "MAX_CONNECTIONS", 3)
+    idle = [await connect(place) for _ in range(3)]
+
+    for number in range(3):
+        assert b" 200 " in await place.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+        if number == 0:
+            assert await idle[0][0].read() == b"", "the longest idle one"
+
+    for reader, writer in idle[1:]:
+        writer.write(HEALTHZ)
+        assert b" 200 " in await reader.readuntil(b"}\n"), "one place is enough for probes"
+    await close(*idle)
+
+
+async def test_connections_that_never_ask_give_way_too(place, monkeypatch):
+    monkeypatch.setattr(port, "MAX_CONNECTIONS", 3)
+    silent = [await connect(place, ask=False) for _ in range(3)]
+
+    assert b" 200 " in await place.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+
+    await close(*silent)
+
+
+async def test_whoever_holds_most_idle_connections_gives_way_first(place, monkeypatch):
+    monkeypatch.setattr(port, "MAX_CONNECTIONS", 3)
+    scraper = await connect(place, host="127.0.0.2")
+    crowd = [await connect(place) for _ in range(2)]
+
+    newcomers = [await connect(place) for _ in range(2)]
+
+    reader, writer = scraper
+    writer.write(HEALTHZ)
+    assert b" 200 " in await reader.readuntil(b"}\n")
+    assert [await reader.read() for reader, _ in crowd] == [b"", b""]
+    await close(scraper, *crowd, *newcomers)
+
+
+async def test_while_every_connection_is_answered_a_newcomer_is_closed(place, monkeypatch):
     monkeypatch.setattr(port, "MAX_CONNECTIONS", 2)
-    idle = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    release = asyncio.Event()
+    asked = []
+
+    async def slow_snapshot():
+        asked.append(True)
+        await release.wait()
+        return {}
+
+    monkeypatch.setattr(place.server, "_snapshot", slow_snapshot)
+    busy = [await connect(place, ask=False) for _ in range(2)]
+    for _, writer in busy:
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    async with asyncio.timeout(5):
+        while len(asked) < 2:
+            await asyncio.sleep(0.01)
 
     assert await place.raw(b"") == b""
-    reader, writer = idle[0]
-    writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
-    assert b" 200 " in await reader.read()
-
-    for _, writer in idle:
-        writer.close()
-        await writer.wait_closed()
+    release.set()
+    for reader, _ in busy:
+        assert b" 200 " in await reader.read()
+    await close(*busy)
 
 
 async def test_starting_and_stopping_twice_does_no_harm(place):
