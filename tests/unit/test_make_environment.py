@@ -1,4 +1,4 @@
-""".ci/venv: what a fresh clone says when the machine lacks something."""
+""".ci/venv and .ci/install: what a fresh clone says while it is set up, and when the machine lacks something."""
 
 import subprocess
 import sys
@@ -67,3 +67,65 @@ def test_an_environment_whose_python_is_gone_is_made_anew(venv):
     (venv / "bin" / "python").unlink()
     assert make_venv(venv, sys.executable).returncode == 0
     assert (venv / "bin" / "python").exists()
+
+
+# --- installing ------------------------------------------------------------------------------
+
+LOCK = """\
+#
+# made by a program
+#
+aiohttp==3.14.4 \\
+    --hash=sha256:00
+    # via router
+uvloop==0.21.0 \\
+    --hash=sha256:01
+"""
+
+
+def install(folder: Path, pip: str) -> subprocess.CompletedProcess[str]:
+    """Runs .ci/install with a stand-in for pip."""
+    (folder / "venv" / "bin").mkdir(parents=True)
+    python = folder / "venv" / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{pip}\n")
+    python.chmod(0o755)
+    (folder / "some.lock").write_text(LOCK)
+    command = [SCRIPT.with_name("install"), "venv", "some.lock"]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def test_installing_says_what_it_does_and_how_far_it_is(tmp_path):
+    ended = install(
+        tmp_path,
+        "echo 'Collecting aiohttp==3.14.4 (from -r some.lock (line 4))'\n"
+        "echo '  Downloading aiohttp.whl (1.7 MB)'\n"
+        "echo 'Collecting uvloop==0.21.0 (from -r some.lock (line 7))'\n"
+        "echo 'Installing collected packages: uvloop, aiohttp'\n"
+        "echo 'Successfully installed'",
+    )
+
+    assert ended.returncode == 0
+    first, *steps = ended.stdout.splitlines()
+    assert first.startswith("Installing the 2 packages of some.lock into venv: ")
+    assert steps == [
+        "  1 of 2: aiohttp==3.14.4",
+        "  2 of 2: uvloop==0.21.0",
+        "  putting them in place",
+    ]
+
+
+def test_an_installation_that_fails_ends_so_and_shows_why(tmp_path):
+    ended = install(
+        tmp_path,
+        "echo 'Collecting aiohttp==3.14.4 (from -r some.lock (line 4))'\n"
+        "echo 'ERROR: hashes do not match' >&2\nexit 3",
+    )
+
+    assert ended.returncode == 3
+    assert ended.stdout.splitlines()[-3:] == [
+        "pip could not install them. Its last words:",
+        "  | Collecting aiohttp==3.14.4 (from -r some.lock (line 4))",
+        "  | ERROR: hashes do not match",
+    ]

@@ -65,6 +65,32 @@ async def test_a_router_that_does_not_start_is_named_with_its_last_words(tmp_pat
     assert caught.value.lines == ("no luck today",)
 
 
+async def test_other_programs_environment_neither_stops_the_router_nor_is_counted_as_its_own(
+    tmp_path,
+):
+    foreign = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "no url",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_SDK_DISABLED": "false",
+        "SANDBOX_ROUTER_ADMIN_BIND": "off",
+        "PROXY_TIMEOUT_SECONDS": "soon",
+    }
+    lines: list[str] = []
+    async with Stage(environment={**os.environ, **foreign}, on_router_line=lines.append) as stage:
+        await stage.start_router({"hello": 1}, http_port=0)
+    assert not [line for line in lines if "WARNING" in line or "ERROR" in line]
+
+
+async def test_the_routers_log_does_not_begin_with_a_warning_where_few_files_may_be_open(tmp_path):
+    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))\n"
+    Path(tmp_path, "sitecustomize.py").write_text(few)
+    lines: list[str] = []
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    async with Stage(environment=environment, on_router_line=lines.append) as stage:
+        await stage.start_router({"hello": 1}, http_port=0)
+    assert not [line for line in lines if "WARNING" in line]
+
+
 async def test_a_port_that_is_lost_in_the_last_moment_is_replaced(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         first = iter([listener.getsockname()[1]])  # free at the look, taken at the start
