@@ -18,7 +18,7 @@ from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Sockets, Stop, Worker, installed_version
 from router.server.listeners import BindError, addresses_of, bind, close_all
 from router.settings import Settings
-from router.telemetry.logs import configure
+from router.telemetry.logs import configure, take_all
 
 logger = logging.getLogger("sandbox_router.app")
 
@@ -33,6 +33,7 @@ def run(settings: Settings) -> int:
         level=settings.logs.log_level,
         log_format="json" if settings.logs.log_format == "json" else "text",
     )
+    take_all()
     _warn(settings)
     _raise_descriptor_limit(settings.limits.max_connections)
     try:

@@ -16,7 +16,7 @@ from router.app.channel import Channel
 from router.app.facts import WorkerFacts
 from router.app.worker import Sockets, Stop, Worker
 from router.settings import Settings
-from router.telemetry.logs import configure
+from router.telemetry.logs import configure, take_all
 
 logger = logging.getLogger("sandbox_router.app")
 
@@ -42,6 +42,7 @@ async def _run(control: socket.socket) -> int:
         level=plan.settings.logs.log_level,
         log_format="json" if plan.settings.logs.log_format == "json" else "text",
     )
+    take_all()
     stop = Stop()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.gently.set)

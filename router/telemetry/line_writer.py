@@ -172,9 +172,25 @@ class LineWriter:
         self._handed_lines += lines
         if self._thread is None:
             # Begun late, so that a writer made before a fork has no thread yet.
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                self._write_at_the_end(batch, lines)
+                return
+            self._thread = thread
         self._queue.put((batch, lines))
+
+    def _write_at_the_end(self, batch: bytearray, lines: int) -> None:
+        """Writes what the interpreter's shutdown, which allows no new threads, is told; drops it when nobody reads."""
+        descriptor = self._descriptor
+        if descriptor is None or _wait_until_writable(descriptor):
+            for piece in _pieces(batch, SHARED_WRITE_BYTES):
+                self._write_or_drop(piece)
+        else:
+            self._failed += lines
+        self._done_lines += lines
+        self._done_bytes += len(batch)
 
     # --- the thread -------------------------------------------------------------------------
 
@@ -228,7 +244,7 @@ class LineWriter:
         while view:
             try:
                 written = os.write(descriptor, view)
-            except BlockingIOError:
+            except BlockingIOError:  # somebody who shares the descriptor has made it so
                 _wait_until_writable(descriptor)
             except OSError:
                 self._broke_a_line = self._broke_a_line or len(view) < len(data)
@@ -249,11 +265,11 @@ def _own_descriptor(sink: BinaryIO | int) -> int | None:
     return os.dup(descriptor)
 
 
-def _wait_until_writable(descriptor: int) -> None:
-    """Waits a while: somebody who shares the descriptor has made it non-blocking."""
+def _wait_until_writable(descriptor: int) -> bool:
+    """Waits a while, and returns False when that was not long enough."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    poll.poll(_POLL_MS)
+    return bool(poll.poll(_POLL_MS))
 
 
 def _pieces(batch: bytearray, limit: int) -> Iterator[bytes]:

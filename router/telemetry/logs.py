@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from enum import Enum
+from types import TracebackType
 from typing import Any, BinaryIO
 
 from router.telemetry.escaping import printable
@@ -51,6 +52,40 @@ def configure(*, level: str, log_format: str, sink: BinaryIO | None = None) -> N
     logging.getLogger(ROOT).setLevel(number)
 
 
+def take_all() -> None:
+    """Makes records of what Python itself would write to standard error, in whichever thread: for a whole process."""
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_thread
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    logging.getLogger(ROOT).critical(
+        "the program failed for a reason that nobody foresaw", exc_info=(kind, error, trace)
+    )
+
+
+def _log_unraisable(told: sys.UnraisableHookArgs) -> None:
+    error = told.exc_value or told.exc_type()
+    logging.getLogger(ROOT).error(
+        told.err_msg or "an exception that nobody could catch",
+        exc_info=(told.exc_type, error, told.exc_traceback),
+        extra={"fields": {"in": repr(told.object)}},
+    )
+
+
+def _log_thread(told: threading.ExceptHookArgs) -> None:
+    error = told.exc_value or told.exc_type()
+    logging.getLogger(ROOT).error(
+        "a thread failed",
+        exc_info=(told.exc_type, error, told.exc_traceback),
+        extra={"fields": {"thread": told.thread.name if told.thread else ""}},
+    )
+
+
 def lost() -> dict[tuple[str, ...], int]:
     """Returns how many records of this process were not written, by reason: left out as repeats, or nobody took them."""
     handlers = _installed()
@@ -83,6 +118,7 @@ class LogHandler(logging.Handler):
             sink, max_pending_bytes=MAX_PENDING_BYTES, name="log-writer", is_shared=True
         )
         self._timer: threading.Timer | None = None
+        self._is_ended = False
         atexit.register(self.end)
 
     def __repr__(self) -> str:
@@ -95,6 +131,8 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hands one record over, or counts it. Never waits, never raises."""
+        if self._is_ended:
+            return
         now = self._clock()
         for count in self.repeats.due(now):
             self._put(count)
@@ -116,6 +154,7 @@ class LogHandler(logging.Handler):
                 self._timer.cancel()
             for count in self.repeats.rest(self._clock()):
                 self._put(count)
+            self._is_ended = True
         # Without the lock: the writing thread may have something to log itself.
         self._writer.end()
 

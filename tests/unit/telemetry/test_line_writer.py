@@ -297,6 +297,45 @@ def test_what_is_put_is_written_without_a_loop(tmp_path):
     assert no_writer_thread_runs()
 
 
+def no_new_threads(monkeypatch):
+    """As in the interpreter's shutdown."""
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_what_the_interpreters_shutdown_says_is_written_without_a_thread(monkeypatch, pipe):
+    reader, descriptor, _ = pipe
+    no_new_threads(monkeypatch)
+    writer = LineWriter(descriptor)
+
+    writer.put(b"the last words\n")
+    writer.end()
+
+    assert read_until_empty(reader) == b"the last words\n"
+    assert writer.dropped == 0
+
+
+def test_what_the_shutdown_says_is_dropped_where_nobody_reads(monkeypatch, pipe):
+    _, descriptor, _ = pipe
+    monkeypatch.setattr("router.telemetry.line_writer._POLL_MS", 10)
+    no_new_threads(monkeypatch)
+    os.set_blocking(descriptor, False)
+    try:
+        while True:
+            os.write(descriptor, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(descriptor, True)
+    writer = LineWriter(descriptor)
+
+    writer.put(b"the last words\n")
+    writer.end()
+
+    assert writer.dropped == 1
+
+
 def test_a_slow_reader_gets_everything_at_the_end(pipe):
     reader, descriptor, close = pipe
     line = b"x" * 1023 + b"\n"

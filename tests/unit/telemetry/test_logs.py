@@ -419,3 +419,37 @@ def test_its_repr_shows_what_was_left_out(json_log):
     [handler] = [h for h in logging.getLogger().handlers if isinstance(h, logs.LogHandler)]
 
     assert repr(handler).startswith("<LogHandler <Repeats kinds=0 left_out=0> <LineWriter")
+
+
+# --- what Python itself says -------------------------------------------------------------------
+
+
+def test_what_python_itself_would_print_are_records_too():
+    program = (
+        "import sys, threading, warnings\n"
+        "from router.telemetry.logs import configure, take_all\n"
+        "configure(level='info', log_format='json')\n"
+        "take_all()\n"
+        "warnings.warn('an old way', stacklevel=1)\n"
+        "class Bad:\n"
+        "    def __del__(self):\n"
+        "        raise ValueError('in the end')\n"
+        "bad = Bad()\n"
+        "del bad\n"
+        "def fail():\n"
+        "    raise KeyError('x')\n"
+        "thread = threading.Thread(target=fail, name='worker-7')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "raise OSError('no more')\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+
+    warned, unraisable, thread, uncaught = (json.loads(line) for line in ended.stderr.splitlines())
+    assert "an old way" in warned["message"]
+    assert unraisable["error"] == "ValueError: in the end"
+    assert "Bad.__del__" in unraisable["in"]
+    assert (thread["error"], thread["thread"]) == ("KeyError: 'x'", "worker-7")
+    assert (uncaught["level"], uncaught["error"]) == ("critical", "OSError: no more")
+    assert ended.returncode == 1
