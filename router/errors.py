@@ -5,7 +5,7 @@ RouterError
 ├── Unauthenticated 401, Forbidden 403
 ├── SandboxNotFound 404 ─ SandboxReplaced;  SandboxSuspended 409;  SandboxFinished 410
 ├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, HeadersTooLarge 431
-├── InternalError 500, MethodNotSupported 501, VersionNotSupported 505
+├── InternalError 500, MethodNotSupported 501, GrpcNotSupported 501, VersionNotSupported 505
 ├── SandboxUnreachable 502, BadResponse 502
 ├── SandboxNotReady 503, IndexStale 503, AuthUnavailable 503, Overloaded 503, Draining 503
 └── SandboxTimeout 504
@@ -126,7 +126,12 @@ class SandboxNotFound(RouterError):
     status = 404
     code = "sandbox_not_found"
     default_detail = "Sandbox not found."
-    advice = "Check name and namespace (default: `default`); `/debug/sandboxes` lists what the router knows."
+    advice = "Check name and namespace (`default-namespace` when the request names none); `/debug/sandboxes` lists what the router knows."
+
+    @classmethod
+    def in_namespace(cls, namespace: str, *, reason: str = "") -> SandboxNotFound:
+        """Returns the error that says where the sandbox was looked for, to a caller who may know."""
+        return cls(f"Sandbox not found in namespace {namespace}.", reason=reason)
 
 
 class SandboxReplaced(SandboxNotFound):
@@ -177,6 +182,15 @@ class Misdirected(RouterError):
     status = 421
     code = "misdirected"
     default_detail = "This host name does not name a sandbox."
+
+    @classmethod
+    def for_domain(cls, base_domain: str) -> Misdirected:
+        """Returns the error that says how a sandbox is named; nothing else in the request named one either."""
+        return cls(
+            f"{cls.default_detail} Use the host <port>-<name>.{base_domain} or "
+            f"<port>-<name>--<namespace>.{base_domain}, or the header X-Sandbox-ID."
+        )
+
     advice = "Use `<port>-<name>.<base-domain>` or `<port>-<name>--<namespace>.<base-domain>`."
 
 
@@ -200,8 +214,21 @@ class HeadersTooLarge(RouterError):
 class MethodNotSupported(RouterError):
     status = 501
     code = "method_not_supported"
+    closes_connection = True  # behind a CONNECT come bytes of another protocol
     default_detail = "CONNECT and TRACE are not supported."
     advice = "Use another method; for gRPC put an HTTP/2 front such as Envoy before the sandbox."
+
+
+class GrpcNotSupported(RouterError):
+    """gRPC over HTTP/1: a front has taken the HTTP/2 away that it needs."""
+
+    status = 501
+    code = "grpc_not_supported"
+    closes_connection = True
+    default_detail = "gRPC needs HTTP/2 all the way, and only HTTP/1 is spoken here."
+    advice = (
+        "Give gRPC a way that is HTTP/2 end to end, for example through Envoy; gRPC-Web passes."
+    )
 
 
 class VersionNotSupported(RouterError):

@@ -216,6 +216,7 @@ class Worker:
             trusted_proxies=settings.routing.trusted_proxies,
             preserve_host=settings.routing.preserve_host,
             origin_policy=settings.routing.origin,
+            path_mode=settings.routing.path_mode,
             stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,

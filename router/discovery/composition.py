@@ -36,7 +36,8 @@ def compose(
     if len(found) > 1:
         return _absent(sandbox, State.STARTING, MULTIPLE_PODS)
     if found and _is_routable(found[0], dialable, is_claimed=bool(traits.claim_uid)):
-        return _ready(sandbox.ref, found[0], dialable(found[0]), traits.tokens_not_before)
+        addresses = dialable(found[0])
+        return _ready(sandbox.ref, found[0], addresses, traits.tokens_not_before, traits.path_mode)
     if traits.intent is Intent.FINISHED:
         return _absent(sandbox, State.FINISHED, traits.reason)
     return _absent(sandbox, State.STARTING, _why_starting(found, traits.reason), _live_uid(found))
@@ -90,7 +91,11 @@ def _is_routable(pod: PodRecord, dialable: Dialable, *, is_claimed: bool) -> boo
 
 
 def _ready(
-    ref: SandboxRef, pod: PodRecord, addresses: tuple[str, ...], tokens_not_before: float
+    ref: SandboxRef,
+    pod: PodRecord,
+    addresses: tuple[str, ...],
+    tokens_not_before: float,
+    path_mode: str = "",
 ) -> Endpoint:
     return Endpoint(
         ref=ref,
@@ -98,6 +103,7 @@ def _ready(
         state=State.READY,
         addresses=addresses,
         sandbox_uid=pod.sandbox_uid,
+        path_mode=path_mode,
         tokens_not_before=tokens_not_before,
     )
 

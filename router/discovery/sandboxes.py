@@ -23,6 +23,8 @@ from router.timestamps import parse_timestamp
 
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
+PATH_MODE_ANNOTATION = "router.agents.x-k8s.io/path-mode"
+PATH_MODES = frozenset({"strip", "keep"})
 SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
@@ -52,6 +54,8 @@ class SandboxTraits:
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is new enough."""
     unreadable_time: str = ""
     """The beginning of that annotation when it can't be read, for people."""
+    path_mode: str = ""
+    """`strip`, `keep`, or "" where the Sandbox says neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,13 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             text(annotations, POD_NAME_ANNOTATION),
             _claim_uid(metadata, name),
             *_tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
+            _path_mode(text(annotations, PATH_MODE_ANNOTATION)),
         ),
     )
+
+
+def _path_mode(said: str) -> str:
+    return said if said in PATH_MODES else ""
 
 
 def _claim_uid(metadata: JsonObject, name: str) -> str:

@@ -176,13 +176,13 @@ class _Opening:
         if limit_s <= 0:
             if not self._gateway.source.is_complete(ref.namespace):
                 raise no_table_yet()
-            raise SandboxNotFound
+            raise SandboxNotFound.in_namespace(ref.namespace)
         try:
             await self._change_of(ref, limit_s)
         except SandboxNotReady as exc:
             if not self._gateway.source.is_complete(ref.namespace):
                 raise no_table_yet() from exc
-            raise SandboxNotFound(reason=exc.reason) from exc
+            raise SandboxNotFound.in_namespace(ref.namespace, reason=exc.reason) from exc
 
     async def _change_of(self, ref: SandboxRef, limit_s: float) -> None:
         """Waits until the sandbox changes, an evicted route is given back, or the time is over."""
@@ -256,7 +256,8 @@ class _Opening:
         outcome.upstream_error = failure.reason
         self._failed = (permit.endpoint, failure.detail)
         if failure.unresolved is Unresolved.UNKNOWN and not permit.endpoint.uid:
-            raise SandboxNotFound(reason=failure.detail)  # discovery by DNS: no name, no sandbox
+            # Discovery by DNS: no name, no sandbox.
+            raise SandboxNotFound.in_namespace(self._target.ref.namespace, reason=failure.detail)
         if failure.unresolved is Unresolved.REFUSED:
             raise SandboxUnreachable.of(self._target.ref.name, reason=failure.detail)
         if failure.dead_address:

@@ -23,7 +23,7 @@ from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import ResponseHead
-from router.proxy.wire.rewriting import PathScope, crossing_response_head
+from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
 from router.routing.target import Target, forwarded_target
 
 if TYPE_CHECKING:
@@ -121,6 +121,9 @@ class Exchange:
         assert self.target is not None
         assert self.authenticated is not None
         gateway, head, downstream = self.gateway, self.head, self.downstream
+        keeps_path = gateway.keeps_path(self)
+        if not keeps_path and gateway.sent_to_slash(self, upstream):
+            return
         self.upstream = upstream
         self.is_reused = is_reused
         upstream.exchange = self
@@ -133,12 +136,12 @@ class Exchange:
             upstream.pause_reading()
         data = crossing_request_head(
             head,
-            target=forwarded_target(self.target, head.target),
+            target=forwarded_target(self.target, head.target, keeps_path=keeps_path),
             host=head.host if gateway.preserve_host and head.host else upstream.host,
             peer=downstream.peer,
             keep_authorization=not self.authenticated.consumed_authorization,
             origin_policy=gateway.origin_policy,
-            path_root=self.target.path_root,
+            path_root=b"" if keeps_path else self.target.path_root,
             stripped=gateway.stripped,
         )
         if self._request_ended:
@@ -235,15 +238,8 @@ class Exchange:
     def response_interim(self, head: ResponseHead) -> None:
         """A 1xx answer: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
-            self.downstream.write(
-                crossing_response_head(
-                    head,
-                    add_chunked=False,
-                    drop_chunked=True,
-                    connection=b"",
-                    scope=None,
-                )
-            )
+            scope = self._scope(head)
+            self.downstream.write(crossing_response_head(head, drop_chunked=True, scope=scope))
 
     def response_begins(
         self,
@@ -282,7 +278,7 @@ class Exchange:
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
-            scope=self._path_scope(),
+            scope=self._scope(head),
         )
         if not head.keep_alive and self.upstream is not None:
             self.upstream.is_retired = True
@@ -334,7 +330,7 @@ class Exchange:
         if self.head.upgrade is None or not self._request_ended:
             raise BadResponse(reason="a 101 that was not asked for")
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
-        open_tunnel(self, head, data, scope=self._path_scope())
+        open_tunnel(self, head, data, scope=self._scope(head))
         self._response_started = True
 
     def response_broken(self, error: BadResponse) -> None:
@@ -394,7 +390,10 @@ class Exchange:
         start = now if self.head.has_body else self.started_at
         return start + self.timeout_s
 
-    def _path_scope(self) -> PathScope | None:
-        if self.target is None or not self.target.path_root or self.upstream is None:
+    def _scope(self, head: ResponseHead) -> ResponseScope | None:
+        """Returns what the head is judged by, None when it needs no such judgement."""
+        target, upstream = self.target, self.upstream
+        if not head.needs_scope or target is None or upstream is None:
             return None
-        return PathScope.of(self.target, self.head, self.downstream.peer, self.upstream.host)
+        keeps_path, peer = self.gateway.keeps_path(self), self.downstream.peer
+        return ResponseScope.of(target, self.head, peer, upstream.host, keeps_path=keeps_path)

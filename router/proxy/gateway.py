@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from router.auth.authenticator import (
@@ -43,8 +44,10 @@ from router.proxy.needs import EndpointSource, Limits, Tracer
 from router.proxy.outcome import Outcome, Telemetry
 from router.proxy.pool import Pool
 from router.proxy.slots import Slots
+from router.proxy.upstream import Upstream
 from router.proxy.wire.forwarding import subprotocol_token
-from router.proxy.wire.local_responses import health_answer
+from router.proxy.wire.local_responses import health_answer, redirect_answer
+from router.proxy.wire.navigation import missing_slash
 from router.proxy.wire.partial_head import PartialHead, check_sizes
 from router.proxy.wire.peer import Network, Peer, client_address
 from router.proxy.wire.request_head import RequestHead
@@ -80,6 +83,7 @@ class Gateway:
         origin_policy: str,
         identity_of: Callable[[Any], CertificateIdentity | None],
         identity_in_header: Callable[[bytes], CertificateIdentity | None],
+        path_mode: str = "strip",
         stripped: Stripped | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -94,6 +98,7 @@ class Gateway:
         self.trusted_proxies = trusted_proxies
         self.preserve_host = preserve_host
         self.origin_policy = origin_policy
+        self.path_mode = path_mode
         self.stripped = stripped
         self.identity_of = identity_of
         self._identity_in_header = identity_in_header
@@ -264,6 +269,21 @@ class Gateway:
             raise SandboxReplaced
         if self._has_slots:
             self._take_slots(exchange, endpoint)
+
+    def keeps_path(self, exchange: Exchange) -> bool:
+        """Returns True when an app that was named by path sees the whole of it."""
+        said = "" if exchange.permit is None else exchange.permit.endpoint.path_mode
+        return (said or self.path_mode) == "keep"
+
+    def sent_to_slash(self, exchange: Exchange, upstream: Upstream) -> bool:
+        """Sends a browser that opens a sandbox's root without its slash there; returns False for any other request."""
+        assert exchange.target is not None
+        where = missing_slash(exchange.target, exchange.head, exchange.downstream.peer)
+        if where is None:
+            return False
+        self.pool.release(upstream)
+        exchange.answered_here(308, partial(redirect_answer, where))
+        return True
 
     def refused(self, downstream: Downstream, error: RouterError, head: bytes | None) -> None:
         """Tells of bytes that made no request."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from router.errors import BadResponse
 from router.proxy.deadlines import NEVER
 from router.proxy.wire.response_head import ResponseHead
-from router.proxy.wire.rewriting import PathScope, crossing_response_head
+from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
 from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
 
 _GOODBYE_S: Final = 1.0
@@ -180,7 +180,7 @@ class Tunnel:
 
 
 def open_tunnel(
-    exchange: Exchange, head: ResponseHead, data: bytes, *, scope: PathScope | None
+    exchange: Exchange, head: ResponseHead, data: bytes, *, scope: ResponseScope | None
 ) -> None:
     """Turns an exchange whose sandbox answered 101 into a tunnel. Raises BadResponse for a protocol that wasn't offered."""
     upstream, downstream = exchange.upstream, exchange.downstream

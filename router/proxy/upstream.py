@@ -15,6 +15,7 @@ from router.proxy.wire.framing import (
     LengthReader,
     UntilCloseReader,
 )
+from router.proxy.wire.partial_head import check_partial_response
 from router.proxy.wire.response_head import ResponseHead, parse_response
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from router.proxy.tunnel import Tunnel
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
-_STATUS_LINE_START: Final = b"HTTP/1."
-_MAX_INTERIM: Final = 32
-"""1xx answers in front of one final answer; more is an attack on the client."""
+_MAX_INTERIM_BYTES: Final = 4_194_304
+"""Of all 1xx answers in front of one final answer: an upload may report its progress for hours (RFC 9110 §15.2)."""
 
 
 class Upstream(Connection):
@@ -35,7 +35,7 @@ class Upstream(Connection):
     """
 
     __slots__ = (
-        "_interim",
+        "_interim_bytes",
         "_partial",
         "_poll",
         "_pool",
@@ -65,7 +65,7 @@ class Upstream(Connection):
         self.is_closed = False
         self._reader: BodyReader | None = None
         self._partial: bytearray | None = None
-        self._interim = 0
+        self._interim_bytes = 0
         self._poll: Any = None
 
     def __repr__(self) -> str:
@@ -152,6 +152,7 @@ class Upstream(Connection):
 
     def _take_head(self, exchange: Exchange, data: bytes) -> None:
         partial = self._partial
+        seen = 0
         if partial is None:
             end = data.find(_END_OF_HEAD)
         else:
@@ -162,18 +163,17 @@ class Upstream(Connection):
                 data = bytes(partial)
                 self._partial = None
         if end < 0:
-            self._keep_partial(exchange, data)
+            self._keep_partial(exchange, data, seen)
             return
         self._heads(exchange, data, end)
 
-    def _keep_partial(self, exchange: Exchange, data: bytes) -> None:
+    def _keep_partial(self, exchange: Exchange, data: bytes, seen: int = 0) -> None:
         if self._partial is None:
             self._partial = bytearray(data)
-        partial = self._partial
-        if not partial.startswith(_STATUS_LINE_START[: len(partial)]):
-            exchange.response_broken(BadResponse(reason="the answer does not begin like HTTP/1"))
-        elif len(partial) > self._pool.max_head_bytes:
-            exchange.response_broken(BadResponse(reason="the answer's head is too large"))
+        try:
+            check_partial_response(self._partial, seen, max_head_bytes=self._pool.max_head_bytes)
+        except BadResponse as exc:
+            exchange.response_broken(exc)
 
     def _heads(self, exchange: Exchange, data: bytes, end: int) -> None:
         """Takes interim heads and the final one from `data`, whose first head ends at `end`."""
@@ -189,16 +189,16 @@ class Upstream(Connection):
                 if head.status == 101:
                     exchange.response_upgraded(head, data)
                     return
-                self._interim += 1
-                if self._interim > _MAX_INTERIM:
-                    raise BadResponse(reason="too many 1xx answers")
+                self._interim_bytes += end
+                if self._interim_bytes > _MAX_INTERIM_BYTES:
+                    raise BadResponse(reason="the 1xx answers are too large together")
                 exchange.response_interim(head)
                 end = data.find(_END_OF_HEAD)
                 if end < 0:
                     if data:
                         self._keep_partial(exchange, data)
                     return
-            self._interim = 0
+            self._interim_bytes = 0
             self._final(exchange, head, data, end)
         except BadResponse as exc:
             exchange.response_broken(exc)
@@ -245,7 +245,7 @@ class Upstream(Connection):
             exchange.response_ends(reader, [], clean=False)
         elif reader is not None:
             exchange.response_broken(BadResponse(reason=_why("the answer was cut short", exc)))
-        elif self._partial is not None or self._interim:
+        elif self._partial is not None or self._interim_bytes:
             exchange.response_broken(
                 BadResponse(reason=_why("the answer's head was cut short", exc))
             )

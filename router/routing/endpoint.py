@@ -49,6 +49,8 @@ class Endpoint:
     """Why it is not READY, in the words of the Sandbox's condition; for people."""
     ports: Mapping[int, int] = field(default_factory=lambda: NO_PORTS, hash=False)
     """The port asked for -> the port dialled, where they differ."""
+    path_mode: str = ""
+    """What becomes of its root in path mode: `strip`, `keep`, or "" for the router's own `path-mode`."""
     tokens_not_before: float = 0.0
     """Tokens issued before this time (Unix seconds) are refused for this sandbox; 0 = no such rule."""
 

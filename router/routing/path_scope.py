@@ -1,6 +1,7 @@
-"""What keeps a sandbox that is reached by path mode under its own root.
+"""What leads back to a sandbox through the router, and keeps one that is reached by path under its own root.
 
-Pure functions on header values. `root` is Target.path_root: `/prefix/namespace/name/port`.
+Pure functions on header values. `root` is Target.path_root: `/prefix/namespace/name/port`; empty where the sandbox has the
+whole of the client's URL space.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from router.routing.authority import canonical_authority
 
 _ABSOLUTE = re.compile(rb"(?:([hH][tT][tT][pP][sS]?):)?//([^/?#\\]*)(.*)", re.DOTALL)
 _WHITESPACE = b" \t"
+_REFRESH = re.compile(
+    rb"([0-9.]*+(?:[ \t]++[;,]?|[;,])[ \t]*+(?:[uU][rR][lL][ \t]*+=[ \t]*+)?+)(.*)", re.DOTALL
+)
+_MAX_ATTRIBUTES = 64
+"""More than any cookie has; what costs its length in work is looked at no further."""
 
 
 def scoped_location(value: bytes, *, root: bytes, own_authorities: Collection[bytes]) -> bytes:
@@ -32,15 +38,54 @@ def scoped_location(value: bytes, *, root: bytes, own_authorities: Collection[by
     path: bytes = match[3]
     if not path.startswith(b"/"):
         path = b"/" + path
+    if not root and path.startswith((b"//", b"/\\")):
+        return b"/." + path  # alone it would name a host
     return path if _is_under(path, root) else root + path
+
+
+def scoped_refresh(value: bytes, *, root: bytes, own_authorities: Collection[bytes]) -> bytes:
+    """Returns a Refresh whose URL is as scoped_location() makes it; without a URL it stays as it is."""
+    match = _REFRESH.fullmatch(value)
+    if match is None:
+        return value
+    before, rest = match.groups()
+    quote = rest[:1] if rest[:1] in (b'"', b"'") else b""
+    url, end, after = rest[1:].partition(quote) if quote else (rest, b"", b"")
+    url = scoped_location(url, root=root, own_authorities=own_authorities) if url else url
+    return b"".join((before, quote, url, end, after))
+
+
+def scoped_worker_scope(value: bytes, *, root: bytes) -> bytes:
+    """Returns a Service-Worker-Allowed that allows nothing outside of the root; b"" when that can't be told."""
+    if b".." in value or b"\\" in value or b"%2e" in value.lower():
+        return b""
+    if not value.startswith(b"/"):
+        return b"" if b":" in value else value  # below the script's own directory
+    # Scopes are compared as text, without regard to segments.
+    if value == root or value.startswith(root + b"/"):
+        return value if value != root else root + b"/"
+    return root + value
+
+
+def without_domain(value: bytes) -> bytes:
+    """Returns a Set-Cookie for the client's own host alone: as it came, or without its Domain; b"" for what is no cookie."""
+    if b"domain" not in value.lower():
+        return value
+    if value.count(b";") > _MAX_ATTRIBUTES:
+        return b""
+    first, *attributes = value.split(b";")
+    kept = [a for a in attributes if a.partition(b"=")[0].strip(_WHITESPACE).lower() != b"domain"]
+    return b";".join([first, *kept])
 
 
 def scoped_set_cookie(value: bytes, *, root: bytes, request_path: bytes) -> bytes:
     """Returns a Set-Cookie that the browser sends back to this sandbox alone: Path under the root, no Domain.
 
     `request_path` is the path that the sandbox itself saw (a query is ignored): it decides where Path is missing, empty or not
-    rooted (RFC 6265 §5.1.4). Every other attribute stays byte for byte.
+    rooted (RFC 6265 §5.1.4). Every other attribute stays byte for byte. b"" for what is no cookie.
     """
+    if value.count(b";") > _MAX_ATTRIBUTES:
+        return b""
     first, *attributes = value.split(b";")
     kept = [first]
     has_path = False

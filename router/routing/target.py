@@ -213,7 +213,9 @@ class TargetParser:
 
     def _parse_headers(self, asked: Asked) -> Target:
         if asked.sandbox_id is None:
-            raise Misdirected if self._host_suffix else MissingSandboxId
+            if self._host_suffix:
+                raise Misdirected.for_domain(self._host_suffix[1:].decode("ascii"))
+            raise MissingSandboxId
         name = _label(asked.sandbox_id, InvalidSandboxId)
         namespace = _label(asked.namespace or self._default_namespace, InvalidNamespace)
         port = self._default_port if asked.port is None else _port(asked.port)
@@ -257,9 +259,9 @@ class TargetParser:
         return seconds or None
 
 
-def forwarded_target(target: Target, request_target: bytes) -> bytes:
+def forwarded_target(target: Target, request_target: bytes, *, keeps_path: bool = False) -> bytes:
     """Returns the request target that the sandbox gets: in path mode what follows its root, byte for byte, else all."""
-    if not target.path_root:
+    if keeps_path or not target.path_root:
         return request_target
     rest = request_target[len(target.path_root) :]
     return rest if rest.startswith(b"/") else b"/" + rest

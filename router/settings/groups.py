@@ -64,6 +64,7 @@ class Routing:
 
     base_domain: str
     path_prefix: str
+    path_mode: str
     default_port: int
     default_namespace: str
     preserve_host: bool

@@ -101,6 +101,7 @@ _row = partial(Setting, "routing")
 ROUTING = (
     _row("base-domain", places.domain(optional=True), "off", "Switches on host names `<port>-<name>[--<namespace>].<base-domain>`."),
     _row("path-prefix", places.path_prefix(), "off", "Switches on paths `<prefix>/<namespace>/<name>/<port>/...`."),
+    _row("path-mode", values.choice("strip", "keep"), "strip", "Whether an app that is reached by path sees the path without `<prefix>/<namespace>/<name>/<port>` (then told in `X-Forwarded-Prefix`) or as it came; a Sandbox's annotation `router.agents.x-k8s.io/path-mode` wins."),
     _row("default-port", values.integer(least=1, most=65535), "8888", "The sandbox's port when the request names none."),
     _row("default-namespace", places.label(), "default", "The sandbox's namespace when the request names none."),
     _row("preserve-host", values.boolean(), "false", "Hand the client's Host on instead of the pod's address."),

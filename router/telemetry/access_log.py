@@ -10,7 +10,7 @@ import orjson
 
 from router.proxy.outcome import Outcome
 from router.proxy.wire.trace_context import parse_traceparent
-from router.telemetry.escaping import printable, printable_path
+from router.telemetry.escaping import path_of, printable, printable_path
 from router.telemetry.line_writer import SHARED_WRITE_BYTES, LineWriter
 
 Facts = dict[str, str | int | float | None]
@@ -124,7 +124,7 @@ class AccessLog:
         facts: Facts = {
             "time": self._time_text(outcome.started_at),
             "method": _METHOD_TEXT.get(method) or method.decode("latin-1"),
-            "path": outcome.path.partition(b"?")[0].decode("latin-1"),
+            "path": path_of(outcome.path).decode("latin-1"),
             "status": outcome.status,
             "code": outcome.code,
             "total_s": int(outcome.total_s * 1e6) / 1e6,
@@ -165,7 +165,7 @@ class AccessLog:
             name: printable(fact, text_limit) if isinstance(fact, str) else fact
             for name, fact in facts.items()
         }
-        safe["path"] = printable_path(outcome.path.partition(b"?")[0], path_limit)
+        safe["path"] = printable_path(path_of(outcome.path), path_limit)
         if self._is_json:
             return orjson.dumps(safe, option=orjson.OPT_APPEND_NEWLINE)
         return _text_line(safe)

@@ -23,6 +23,16 @@ def printable(text: str, limit: int) -> str:
     return _cut(escaped, limit)
 
 
+def path_of(target: bytes) -> bytes:
+    """Returns what of a request target may be written down: nothing from `?` or `#` on, and no user and password."""
+    path = target.partition(b"?")[0].partition(b"#")[0]
+    if path.startswith(b"/"):
+        return path
+    scheme, separator, rest = path.partition(b"://")
+    authority, slash, below = rest.partition(b"/")
+    return b"".join((scheme, separator, authority.rpartition(b"@")[2], slash, below))
+
+
 def printable_path(path: bytes, limit: int) -> str:
     """Returns at most `limit` characters of a path, with everything but visible ASCII percent-encoded."""
     return _cut("".join([_PATH_TEXT[byte] for byte in path[: limit + 1]]), limit)

@@ -11,7 +11,7 @@ from typing import Final
 from router.proxy.outcome import Outcome
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead
-from router.telemetry.escaping import printable, printable_path
+from router.telemetry.escaping import path_of, printable, printable_path
 
 Attributes = dict[str, str | int | bool]
 
@@ -46,7 +46,7 @@ def of_request(head: RequestHead, peer: Peer, outcome: Outcome) -> Attributes:
     found: Attributes = {
         "http.request.method": _METHODS.get(outcome.method, "_OTHER"),
         "url.scheme": _scheme(head, peer),
-        "url.path": printable_path(outcome.path.partition(b"?")[0], _PATH_LIMIT),
+        "url.path": printable_path(path_of(outcome.path), _PATH_LIMIT),
         "network.protocol.version": "1.0" if head.version == 10 else "1.1",
         "client.address": printable(outcome.client, _TEXT_LIMIT),
     }

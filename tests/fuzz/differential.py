@@ -13,16 +13,30 @@ from router.proxy.wire.request_head import (
     resolve_target_form,
 )
 from router.proxy.wire.response_head import ResponseHead, read_response
-from router.proxy.wire.rewriting import PathScope, crossing_response_head
+from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
 from router.proxy.wire.stripping import Stripped
 from router.proxy.wire.trace_context import TraceHeaders
+from router.routing.target import NamedBy
 from tests.fuzz.scanners import Scanners
 
 NOT_COMPARED = {"kind_table", "scan", "_lines", "_special", "is_plain"}
 REQUEST_FIELDS = {*HeadLines.__annotations__, *RequestHead.__annotations__} - NOT_COMPARED
 RESPONSE_FIELDS = {*HeadLines.__annotations__, *ResponseHead.__annotations__} - NOT_COMPARED
 ABSENT = object()
-SCOPE = PathScope(root=b"/s/ns/box/80", request_path=b"/a/b", own_authorities=(b"box:80",))
+SCOPES = [
+    ResponseScope(
+        named_by=named_by,
+        root=root,
+        url_root=root,
+        request_path=b"/a/b",
+        own_authorities=(b"box:80",),
+    )
+    for named_by, root in (
+        (NamedBy.HEADER, b""),
+        (NamedBy.HOST, b""),
+        (NamedBy.PATH, b"/s/ns/box/80"),
+    )
+]
 
 STRIPPED = Stripped.of(["x-auth-request-*", "user-agent"], ["sid", "_oauth*"])
 PEERS = [
@@ -105,7 +119,7 @@ def compare_response(scanners: Scanners, block: bytes) -> ResponseHead | None:
     check("fields", block, fields(scanned, RESPONSE_FIELDS), fields(reference, RESPONSE_FIELDS))
     check("special lines", block, scanned.special, reference.special)
     scanned.is_plain = reference.is_plain = False
-    for scope in (None, SCOPE):
+    for scope in (None, *SCOPES):
         for add_chunked in (False, True):
             for drop_chunked in (False, True):
                 for connection in (b"", b"close"):

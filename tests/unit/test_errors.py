@@ -36,6 +36,7 @@ CONTRACT = {
     "headers_too_large": 431,
     "internal_error": 500,
     "method_not_supported": 501,
+    "grpc_not_supported": 501,
     "sandbox_unreachable": 502,
     "bad_response": 502,
     "sandbox_not_ready": 503,

@@ -30,6 +30,7 @@ SUBPROTOCOL_TOKEN_PREFIX: Final = b"sandbox-router.bearer."
 _ALWAYS: Final = {
     Kind.HOST: Crossing.HOST,
     Kind.CONTENT_LENGTH: Crossing.AS_IT_CAME,
+    Kind.CONTENT_TYPE: Crossing.AS_IT_CAME,
     Kind.COOKIE: Crossing.AS_IT_CAME,
     Kind.EXPECT: Crossing.AS_IT_CAME,
     Kind.TRACEPARENT: Crossing.AS_IT_CAME,

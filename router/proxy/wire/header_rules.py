@@ -43,10 +43,21 @@ class Kind:
     FORWARDED_PREFIX: Final = 25
     COOKIE: Final = 26
     TRACESTATE: Final = 27
-    # responses
-    LOCATION: Final = 28
-    SET_COOKIE: Final = 29
-    COUNT: Final = 30
+    CONTENT_TYPE: Final = 28
+    # responses: what these say depends on how the client named the sandbox
+    LOCATION: Final = 29
+    REFRESH: Final = 30
+    SET_COOKIE: Final = 31
+    SET_COOKIE2: Final = 32
+    CACHING: Final = 33
+    WORKER_SCOPE: Final = 34
+    CLEAR_SITE_DATA: Final = 35
+    TRANSPORT_SECURITY: Final = 36
+    REPORTING: Final = 37
+    ALT_SVC: Final = 38
+    ORIGIN_WIDE: Final = 39
+    """Works on a whole origin, and on no other."""
+    COUNT: Final = 40
     """How many kinds there are; tables by kind are this long."""
 
 
@@ -162,6 +173,7 @@ _REQUEST = {
     b"traceparent": Kind.TRACEPARENT,
     b"cookie": Kind.COOKIE,
     b"tracestate": Kind.TRACESTATE,
+    b"content-type": Kind.CONTENT_TYPE,
 }
 
 _RESPONSE = {
@@ -169,8 +181,41 @@ _RESPONSE = {
     b"te": Kind.FORWARD,
     b"x-sandbox-router-error": Kind.DROP,
     b"location": Kind.LOCATION,
+    b"content-location": Kind.LOCATION,
+    b"refresh": Kind.REFRESH,
     b"set-cookie": Kind.SET_COOKIE,
+    b"set-cookie2": Kind.SET_COOKIE2,
+    b"cache-control": Kind.CACHING,
+    b"expires": Kind.CACHING,
+    b"etag": Kind.CACHING,
+    b"last-modified": Kind.CACHING,
+    b"service-worker-allowed": Kind.WORKER_SCOPE,
+    b"clear-site-data": Kind.CLEAR_SITE_DATA,
+    b"strict-transport-security": Kind.TRANSPORT_SECURITY,
+    b"public-key-pins": Kind.TRANSPORT_SECURITY,
+    b"public-key-pins-report-only": Kind.TRANSPORT_SECURITY,
+    b"nel": Kind.REPORTING,
+    b"report-to": Kind.REPORTING,
+    b"reporting-endpoints": Kind.ORIGIN_WIDE,
+    b"alt-svc": Kind.ALT_SVC,
+    # Orders to a front, as those below: to take this router out of its balancing, or to report its load.
+    b"x-envoy-immediate-health-check-fail": Kind.DROP,
+    b"x-envoy-degraded": Kind.DROP,
+    b"x-envoy-overloaded": Kind.DROP,
+    b"x-envoy-ratelimited": Kind.DROP,
+    b"endpoint-load-metrics": Kind.DROP,
+    b"endpoint-load-metrics-bin": Kind.DROP,
+    b"x-archive-files": Kind.DROP,
 }
+
+ORDER_PREFIXES: Final = (
+    b"x-accel-",
+    b"x-sendfile",
+    b"x-lighttpd-send",
+    b"x-reproxy-",
+    b"x-litespeed-",
+)
+"""How the names of orders to a front begin: to answer with a file of its own, say. No sandbox gives such."""
 
 # A server may read `_` as `-` (CGI, WSGI), so these spellings would pass for the real ones.
 _LOOKALIKES = frozenset(
@@ -216,8 +261,7 @@ _PROTECTED_PREFIXES = (
 # RFC 9110 §6.5.1: what controls framing, routing, authentication or content handling is no trailer.
 _NOT_IN_TRAILERS = frozenset(
     {
-        *_REQUEST,
-        *_RESPONSE,
+        *(_REQUEST.keys() | _RESPONSE.keys()) - {b"etag", b"last-modified"},
         b"age",
         b"cache-control",
         b"content-encoding",
@@ -285,7 +329,12 @@ class KindTable(dict[bytes, int]):
 REQUEST_KINDS = KindTable(
     _REQUEST, lookalikes=_LOOKALIKES, prefixes=CLAIM_PREFIXES, prefix_kind=Kind.CLAIM
 )
-RESPONSE_KINDS = KindTable(_RESPONSE, lookalikes=frozenset({b"x-sandbox-router-error"}))
+RESPONSE_KINDS = KindTable(
+    _RESPONSE,
+    lookalikes=frozenset({b"x-sandbox-router-error"}),
+    prefixes=ORDER_PREFIXES,
+    prefix_kind=Kind.DROP,
+)
 
 
 def nominated(tokens: Iterable[bytes]) -> frozenset[bytes]:
@@ -300,4 +349,6 @@ def nominated(tokens: Iterable[bytes]) -> frozenset[bytes]:
 def may_be_trailer(name: bytes) -> bool:
     """Returns True when a field of this name may cross as a trailer."""
     lower = name.lower().replace(b"_", b"-")
-    return lower not in _NOT_IN_TRAILERS and not lower.startswith(_PROTECTED_PREFIXES)
+    return lower not in _NOT_IN_TRAILERS and not lower.startswith(
+        _PROTECTED_PREFIXES + ORDER_PREFIXES
+    )

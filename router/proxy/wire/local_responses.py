@@ -11,7 +11,8 @@ from router.errors import RouterError, Unauthenticated
 
 def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
     """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header."""
-    body = orjson.dumps({"detail": error.detail, "code": error.code, "retryable": error.retryable})
+    told = {"detail": error.detail, "code": error.code, "retryable": error.retryable}
+    body = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)  # else a shell's prompt follows it
     extra = [b"X-Sandbox-Router-Error: %b\r\n" % error.code.encode()]
     if error.retry_after_s is not None:
         extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
@@ -23,6 +24,17 @@ def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
 def health_answer(*, is_head: bool, close: bool) -> bytes:
     """Returns the answer that load balancers look for on `GET /healthz`."""
     return _answer(200, b'{"status":"ok"}', [], is_head=is_head, close=close)
+
+
+def redirect_answer(location: bytes, *, is_head: bool, close: bool) -> bytes:
+    """Returns a permanent redirect, which keeps the method (RFC 9110 §15.4.9)."""
+    return b"".join(
+        (
+            b"HTTP/1.1 308 Permanent Redirect\r\n",
+            b"Location: %b\r\nCache-Control: no-store\r\nContent-Length: 0\r\n" % location,
+            b"Connection: close\r\n\r\n" if close else b"\r\n",
+        )
+    )
 
 
 def _answer(status: int, body: bytes, extra: list[bytes], *, is_head: bool, close: bool) -> bytes:

@@ -1,12 +1,13 @@
-"""PartialHead: a request head that comes in pieces; what can't become good any more is refused before its end."""
+"""Heads that come in pieces; what can't become good any more is refused before its end."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from router.errors import HeadersTooLarge, MalformedMessage, RouterError, UriTooLong
+from router.errors import BadResponse, HeadersTooLarge, MalformedMessage, RouterError, UriTooLong
 
 END_OF_HEAD: Final = b"\r\n\r\n"
+_STATUS_LINE_START: Final = b"HTTP/1."
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
@@ -62,6 +63,19 @@ class PartialHead:
         if seen <= line_end and b" HTTP/" not in collected[:line_end]:
             return MalformedMessage("Malformed request line.")
         return None
+
+
+def check_partial_response(collected: bytearray, seen: int, *, max_head_bytes: int) -> None:
+    """Holds the beginning of a response's head, of which `seen` bytes were checked already, to what it can become.
+
+    Raises BadResponse: a sandbox whose lines end with LF alone would otherwise be waited for until its time is over.
+    """
+    if not collected.startswith(_STATUS_LINE_START[: len(collected)]):
+        raise BadResponse(reason="the answer does not begin like HTTP/1")
+    if _has_bare_lf(collected, max(0, seen - 1)):
+        raise BadResponse(reason="a line of the answer's head ends with LF alone, not CR LF")
+    if len(collected) > max_head_bytes:
+        raise BadResponse(reason="the answer's head is too large")
 
 
 def check_sizes(

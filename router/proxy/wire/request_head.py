@@ -13,6 +13,7 @@ import httptools
 
 from router.errors import (
     AmbiguousTarget,
+    GrpcNotSupported,
     MalformedMessage,
     VersionNotSupported,
 )
@@ -43,6 +44,8 @@ _TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, or
 # uri-host [":" port] (RFC 9110 §7.2) without userinfo, spaces or escapes.
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 
+_GRPC = re.compile(rb"application/grpc(?=[+;, \t]|$)", re.IGNORECASE)
+
 _FIRST_ROUTING: Final = Kind.SANDBOX_ID
 _LAST_ROUTING: Final = Kind.SANDBOX_TIMEOUT  # the kinds between are in Asked's order
 _NOTHING_ASKED: Final = Asked()
@@ -69,6 +72,7 @@ class RequestHead(HeadLines):
     sandbox_token: bytes | None = None
     subprotocols: bytes | None = None
     origin: bytes | None = None
+    content_type: bytes | None = None
     traceparent: bytes | None = None
     has_body: bool = False
     """True when bytes of a body follow."""
@@ -90,12 +94,15 @@ def parse_request(block: bytes, previous: RequestHead | None = None) -> RequestH
     """Returns the head in `block`: from the request line up to and with the empty line.
 
     `previous` is the connection's last head: values that are equal in both may be the same objects.
-    Raises MalformedMessage, VersionNotSupported, AmbiguousTarget.
+    Raises MalformedMessage, VersionNotSupported, AmbiguousTarget, GrpcNotSupported.
     """
     head = RequestHead()
     head.block = block
     if _SCANNER is None or not _SCANNER.read(head, block, previous):
         read_request(head, block)
+    # A call's outcome is in the trailers of HTTP/2, which nobody here has. gRPC-Web does without.
+    if head.content_type is not None and _GRPC.match(head.content_type):
+        raise GrpcNotSupported
     return head
 
 
@@ -160,9 +167,10 @@ def _read_request_line(head: RequestHead, line: bytes) -> None:
 
 
 def resolve_target_form(head: RequestHead) -> None:
-    """Turns an absolute-form target into origin-form (RFC 9112 §3.2.2) and refuses what is neither that nor `*`.
+    """Turns an absolute-form target into origin-form and refuses what is neither that nor `*`.
 
-    CONNECT's authority-form stays, for the gateway to refuse. Raises MalformedMessage.
+    Its authority is the host that counts, whatever Host says (RFC 9112 §3.2.2). CONNECT's authority-form stays, for the
+    gateway to refuse. Raises MalformedMessage.
     """
     target = head.target
     if target.startswith(b"/") or (target == b"*" and head.method == b"OPTIONS"):
@@ -176,10 +184,11 @@ def resolve_target_form(head: RequestHead) -> None:
     authority, path = rest[:cut], rest[cut:]
     if not _HOST.fullmatch(authority):
         raise MalformedMessage("Malformed authority in the request target.")
-    if head.host and head.host.lower() != authority.lower():
-        raise MalformedMessage("The request target and the Host header name different hosts.")
     head.host = authority
-    head.target = path if path.startswith(b"/") else b"/" + path
+    if not path and head.method == b"OPTIONS":
+        head.target = b"*"  # RFC 9112 §3.2.4
+    else:
+        head.target = path if path.startswith(b"/") else b"/" + path
 
 
 # --- one reader per kind of request header ---------------------------------------------------
@@ -239,6 +248,7 @@ def _first_reader(attribute: str) -> Any:
 _REQUEST_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
 _REQUEST_READERS[Kind.CONNECTION] = note_connection
 _REQUEST_READERS[Kind.TE] = _read_te
+_REQUEST_READERS[Kind.CONTENT_TYPE] = _first_reader("content_type")
 _REQUEST_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _REQUEST_READERS[Kind.CONTENT_LENGTH] = read_content_length
 _REQUEST_READERS[Kind.HOST] = _read_host
@@ -273,6 +283,7 @@ ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
     Kind.FORWARDED_PREFIX: (Action.FIRST, "forwarded_prefix"),
     Kind.CLAIM: (Action.NOTHING, ""),
     Kind.COOKIE: (Action.NOTHING, ""),
+    Kind.CONTENT_TYPE: (Action.FIRST, "content_type"),
     Kind.ORIGIN: (Action.FIRST, "origin"),
     Kind.TRACEPARENT: (Action.FIRST, "traceparent"),
     Kind.TRACESTATE: (Action.NOTHING, ""),

@@ -23,7 +23,10 @@ from router.proxy.wire.head_lines import (
 from router.proxy.wire.header_rules import RESPONSE_KINDS, Kind
 from router.proxy.wire.scanning import IS_COMPILED, response_scanner
 
-_CROSS_AS_THEY_ARE: Final = kind_set(Kind.CONTENT_LENGTH, Kind.LOCATION, Kind.SET_COOKIE)
+SCOPED_KINDS: Final = range(Kind.LOCATION, Kind.COUNT)
+"""What becomes of these depends on how the client named the sandbox."""
+_PLAIN: Final = kind_set(Kind.CONTENT_LENGTH)
+_SCOPED: Final = kind_set(*SCOPED_KINDS)
 _USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
 # llhttp takes statuses below 100 and any byte in the reason.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
@@ -38,6 +41,11 @@ class ResponseHead(HeadLines):
     is_plain: bool
     """True when no header needs a decision, so the head may cross as it is."""
     upgrade: bytes | None = None
+
+    @property
+    def needs_scope(self) -> bool:
+        """True when what becomes of a header depends on how the client named the sandbox."""
+        return self.kinds & _SCOPED != 0
 
     def __repr__(self) -> str:
         return f"<ResponseHead {self.status} http={self.version} plain={self.is_plain}>"
@@ -60,7 +68,7 @@ def parse_response(block: bytes) -> ResponseHead:
         read_response(head, block)
     head.is_plain = (
         head.version == 11
-        and not head.kinds & ~_CROSS_AS_THEY_ARE
+        and not head.kinds & ~_PLAIN
         # RFC 9110 §8.6: no length in a 1xx or 204.
         and not (head.kinds and (head.status < 200 or (head.status == 204 and head.content_length)))
     )
@@ -103,8 +111,7 @@ ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
     Kind.CONNECTION: (Action.CONNECTION, ""),
     Kind.TRANSFER_ENCODING: (Action.CODING, ""),
     Kind.CONTENT_LENGTH: (Action.LENGTH, ""),
-    Kind.LOCATION: (Action.NOTHING, ""),
-    Kind.SET_COOKIE: (Action.NOTHING, ""),
+    **dict.fromkeys(SCOPED_KINDS, (Action.NOTHING, "")),
 }
 """What the scanner does with a kind's value: the same as its reader above. It leaves a head with any other kind to them."""
 

@@ -1,78 +1,140 @@
-"""The head that a client is sent, made of the sandbox's: what stays on its hop, and what path mode rewrites.
+"""The head that a client is sent, made of the sandbox's: what stays on its hop, and what is held to the sandbox.
 
 On the hot path: written as plain loops over byte strings (bench/results shows what a head costs).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+from router.proxy.wire.forwarding import front_prefix
 from router.proxy.wire.head_lines import (
     Crossing,
-    Special,
     crossing,
     crossings,
     kind_set,
     without_nominated,
 )
 from router.proxy.wire.header_rules import Kind
-from router.proxy.wire.peer import Peer
+from router.proxy.wire.origin_rules import ON_A_HOST_OF_ITS_OWN
+from router.proxy.wire.peer import Peer, called_host
 from router.proxy.wire.request_head import RequestHead
-from router.proxy.wire.response_head import ResponseHead
-from router.routing.path_scope import scoped_location, scoped_set_cookie
-from router.routing.target import Target, forwarded_target
+from router.proxy.wire.response_head import SCOPED_KINDS, ResponseHead
+from router.routing.path_scope import (
+    scoped_location,
+    scoped_refresh,
+    scoped_set_cookie,
+    scoped_worker_scope,
+    without_domain,
+)
+from router.routing.target import NamedBy, Target, forwarded_target
 
+VARY: Final = b"Vary: X-Sandbox-ID, X-Sandbox-Namespace, X-Sandbox-Port\r\n"
 _CROSSINGS: Final = {
     Kind.CONTENT_LENGTH: Crossing.TRIMMED,
-    Kind.LOCATION: Crossing.AS_IT_CAME,
-    Kind.SET_COOKIE: Crossing.AS_IT_CAME,
+    **dict.fromkeys(SCOPED_KINDS, Crossing.AS_IT_CAME),
 }
 _WITHOUT_CHUNKED: Final = crossings(_CROSSINGS)
 _WITH_CHUNKED: Final = crossings({**_CROSSINGS, Kind.TRANSFER_ENCODING: Crossing.AS_IT_CAME})
-_SCOPED: Final = kind_set(Kind.LOCATION, Kind.SET_COOKIE)
+_CACHING: Final = kind_set(Kind.CACHING)
+_UNTOUCHED: Final = kind_set(Kind.CONTENT_LENGTH, *SCOPED_KINDS)
+"""Kinds whose lines cross as they came unless something changes one."""
+_JUDGED: Final = kind_set(*SCOPED_KINDS) & ~_CACHING
 _BY_STATUS: Final = kind_set(Kind.CONTENT_LENGTH, Kind.UPGRADE)
+_NO_STORE = re.compile(rb"(?:^|[,\s])no-store(?:[,;=\s]|$)", re.IGNORECASE)
 
 
-class PathScope:
-    """Path mode: the sandbox's root in the client's URL space, to which its redirects and cookies are held."""
+class ResponseScope:
+    """What of its request a response is judged by: how the sandbox was named, and by which hosts it is known."""
 
-    __slots__ = ("own_authorities", "request_path", "root")
+    __slots__ = ("named_by", "own_authorities", "request_path", "root", "url_root")
 
     def __init__(
-        self, *, root: bytes, request_path: bytes, own_authorities: tuple[bytes, ...]
+        self,
+        *,
+        named_by: NamedBy,
+        root: bytes,
+        url_root: bytes,
+        request_path: bytes,
+        own_authorities: tuple[bytes, ...],
     ) -> None:
+        self.named_by = named_by
         self.root = root
+        """Path mode: the sandbox's root in the client's URL space, to which its cookies are held; else empty."""
+        self.url_root = url_root
+        """What is missing in front of the sandbox's own URLs; empty for nothing."""
         self.request_path = request_path
         """The path that the sandbox was asked for, without its query."""
         self.own_authorities = own_authorities
+        """Hosts whose URLs are the sandbox's, to be led through the router."""
 
     @classmethod
-    def of(cls, target: Target, head: RequestHead, peer: Peer, sandbox_host: bytes) -> PathScope:
-        """Returns the scope of a request in path mode; its own authorities are the hosts that client and sandbox see."""
-        own = (head.host, sandbox_host, head.forwarded_host if peer.is_trusted else None)
+    def of(
+        cls,
+        target: Target,
+        head: RequestHead,
+        peer: Peer,
+        sandbox_host: bytes,
+        *,
+        keeps_path: bool = False,
+    ) -> ResponseScope:
+        """Returns the scope of the response to a request; `keeps_path` when the sandbox saw its root in the path."""
+        root = front_prefix(head, peer) + target.path_root if target.path_root else b""
+        url_root = b"" if keeps_path else root
+        own = (sandbox_host, head.host, called_host(head, peer)) if url_root else (sandbox_host,)
         return cls(
-            root=target.path_root,
-            request_path=forwarded_target(target, head.target).partition(b"?")[0],
+            named_by=target.named_by,
+            root=root,
+            url_root=url_root,
+            request_path=forwarded_target(target, head.target, keeps_path=keeps_path).partition(
+                b"?"
+            )[0],
             own_authorities=tuple(host for host in own if host),
         )
+
+    def value_of(self, kind: int, value: bytes) -> bytes:
+        """Returns the value that a line of this kind gets, b"" to drop the line."""
+        if kind == Kind.LOCATION:
+            return scoped_location(value, root=self.url_root, own_authorities=self.own_authorities)
+        if kind == Kind.REFRESH:
+            return scoped_refresh(value, root=self.url_root, own_authorities=self.own_authorities)
+        if kind == Kind.CACHING:
+            return value
+        if self.named_by is NamedBy.HOST:
+            return ON_A_HOST_OF_ITS_OWN[kind](value)
+        if kind == Kind.SET_COOKIE:
+            if not self.root:
+                return without_domain(value)
+            return scoped_set_cookie(value, root=self.root, request_path=self.request_path)
+        if kind == Kind.WORKER_SCOPE and self.root:
+            return scoped_worker_scope(value, root=self.root)
+        return b""
 
 
 def crossing_response_head(
     head: ResponseHead,
     *,
-    add_chunked: bool,
     drop_chunked: bool,
-    connection: bytes,
-    scope: PathScope | None,
+    scope: ResponseScope | None,
+    add_chunked: bool = False,
+    connection: bytes = b"",
 ) -> bytes:
     """Returns the head that the client is sent.
 
     `add_chunked` frames a body that had no length; `drop_chunked` is for HTTP/1.0 clients; `connection` is the value of the
-    Connection header, empty for none.
+    Connection header, empty for none. `scope` may be None when the head does not need it.
     """
-    if head.is_plain and not connection and not add_chunked and scope is None:
+    if head.is_plain and not connection and not add_chunked:
         return head.block
-    changes = _decided(head, scope)
+    tail = b"Transfer-Encoding: chunked\r\n" if add_chunked else b""
+    if connection:
+        tail += b"Connection: %b\r\n" % connection
+    if scope is not None and scope.named_by is NamedBy.HEADER and _may_be_kept(head):
+        tail = VARY + tail
+    changes = _changes(head, scope)
+    if not changes and head.version == 11 and not head.kinds & ~_UNTOUCHED:
+        return b"%b%b\r\n" % (head.block[:-2], tail) if tail else head.block
     if head.nominated and head.scan is None:
         changes = without_nominated(head, changes)
     return crossing(
@@ -81,40 +143,49 @@ def crossing_response_head(
         _WITHOUT_CHUNKED if drop_chunked else _WITH_CHUNKED,
         b"",
         changes,
-        b"%b%b\r\n"
-        % (
-            b"Transfer-Encoding: chunked\r\n" if add_chunked else b"",
-            b"Connection: %b\r\n" % connection if connection else b"",
-        ),
+        tail + b"\r\n",
     )
 
 
-def _decided(head: ResponseHead, scope: PathScope | None) -> dict[int, bytes] | None:
-    """Returns the lines to send in place of those that came, None for no such line."""
-    kinds = 0 if scope is None else _SCOPED
+def _changes(head: ResponseHead, scope: ResponseScope | None) -> dict[int, bytes]:
+    """Returns the lines to send in place of those that came, by their place; b"" drops one."""
+    judged = _JUDGED
     if head.status < 200 or head.status in (204, 426):
-        kinds |= _BY_STATUS
-    if not head.kinds & kinds:
-        return None
-    return {
-        special[3]: _special_line(head, special, scope)
-        for special in head.special
-        if 1 << special[0] & kinds
-    }
+        judged |= _BY_STATUS
+    changes: dict[int, bytes] = {}
+    if not head.kinds & judged:
+        return changes
+    for kind, name, value, at in head.special:
+        if not 1 << kind & judged:
+            continue
+        if kind < Kind.LOCATION:
+            told = _by_status(head, kind, value)
+        else:
+            told = b"" if scope is None else scope.value_of(kind, value)
+        if told != value or kind == Kind.UPGRADE:
+            changes[at] = b"%b: %b" % (name, told) if told else b""
+    return changes
 
 
-def _special_line(head: ResponseHead, special: Special, scope: PathScope | None) -> bytes:
-    """Returns what becomes of the line; b"" drops it."""
-    kind, name, value, _ = special
-    if kind == Kind.CONTENT_LENGTH:
-        # RFC 9110 §8.6: no length in a 1xx or 204. A proxy behind us could take such a 1xx for the whole answer.
-        has_none = head.status < 200 or (head.status == 204 and head.content_length)
-        return b"" if has_none else b"%b: %b" % (name, value)
+def _by_status(head: ResponseHead, kind: int, value: bytes) -> bytes:
+    """Returns the value of a line that not every status may have, b"" to drop it."""
     if kind == Kind.UPGRADE:
-        return b"%b: %b" % (name, value) if head.status in (101, 426) else b""
-    assert scope is not None
-    if kind == Kind.LOCATION:
-        value = scoped_location(value, root=scope.root, own_authorities=scope.own_authorities)
-    else:
-        value = scoped_set_cookie(value, root=scope.root, request_path=scope.request_path)
-    return b"%b: %b" % (name, value)
+        return value if head.status in (101, 426) else b""
+    # RFC 9110 §8.6: no length in a 1xx or 204. A proxy behind us could take such a 1xx for the whole answer.
+    return b"" if head.status < 200 or (head.status == 204 and head.content_length) else value
+
+
+def _may_be_kept(head: ResponseHead) -> bool:
+    """Returns True when a cache could keep the response, which in header mode is one of many for the same URL."""
+    if head.status < 200 or not head.kinds & _CACHING:
+        return False
+    cache_control = False
+    forbidden = False
+    for kind, name, value, _ in head.special:
+        if kind != Kind.CACHING:
+            continue
+        if name.lower() != b"cache-control":
+            return True
+        cache_control = True
+        forbidden = forbidden or _NO_STORE.search(value) is not None
+    return cache_control and not forbidden

@@ -80,6 +80,7 @@ class Plan:
     preserve_host: bool = False
     origin: str = "rewrite"
     stripped: Stripped | None = None
+    path_mode: str = "strip"
     trusted_proxies: tuple[str, ...] = ()
     authenticator: Authenticator | None = None
     authorizer: Authorizer | None = None
@@ -153,6 +154,7 @@ class RunningRouter:
             preserve_host=plan.preserve_host,
             origin_policy=plan.origin,
             stripped=plan.stripped,
+            path_mode=plan.path_mode,
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,
         )

@@ -27,7 +27,8 @@ async def test_absence_is_explained(router, pod, state, status, code):
 
 async def test_an_unknown_name_is_404(router):
     told = await router.ask(request(sandbox="unknown"))
-    assert (told.status, told.code, told.detail) == (404, "sandbox_not_found", "Sandbox not found.")
+    detail = "Sandbox not found in namespace default."
+    assert (told.status, told.code, told.detail) == (404, "sandbox_not_found", detail)
     assert (await router.outcome()).namespace == ""
 
 

@@ -115,7 +115,7 @@ EXACT = {
     ),
     "head": Script((request("HEAD"),), (answer(200, ("Content-Length", "99")),), "HEAD"),
     "204": Script((request("DELETE"),), (answer(204, ("X-A", "b"), length=False),), "DELETE"),
-    "304": Script((request(),), (answer(304, ("Content-Length", "9"), ("ETag", "x")),)),
+    "304": Script((request(),), (answer(304, ("Content-Length", "9"), ("Server", "x")),)),
     "hints": Script(
         (request(),),
         (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", answer(body=b"x")),

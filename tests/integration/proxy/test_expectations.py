@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.proxy import upstream
 from tests.integration.proxy.messages import answer, chunked, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.wire import settled
@@ -133,11 +134,50 @@ async def test_an_http_1_0_client_is_sent_no_interim_answer(router, pod):
     assert (told.body, told.interim) == (b"ok", [])
 
 
-async def test_endless_interim_answers_are_a_broken_answer(router, pod):
+async def test_interim_answers_pass_without_a_count(router, pod):
+    progress = b"HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Offset: 7\r\n\r\n"
+    async with serving(pod, lambda _: progress * 1000 + answer(201, body=b"ok")):
+        told = await router.ask(request())
+    assert (told.status, len(told.interim)) == (201, 1000)
+
+
+async def test_endless_interim_answers_are_a_broken_answer(router, pod, monkeypatch):
+    monkeypatch.setattr(upstream, "_MAX_INTERIM_BYTES", 50 * len(CONTINUE))
     async with serving(pod, lambda _: CONTINUE * 100):
         told = await router.ask(request())
     assert (told.status, told.code) == (502, "bad_response")
-    assert len(told.interim) <= 32
+    assert len(told.interim) == 50
+
+
+LF_HEADS = [
+    b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\n\nok",
+    b"HTTP/1.0 200 OK\nA: b\n\n",
+    b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\n",
+]
+
+
+@pytest.mark.parametrize("head", LF_HEADS)
+async def test_a_sandbox_that_ends_lines_with_lf_alone_is_a_broken_answer_at_once(
+    router, pod, head
+):
+    client = await router.connect()
+    client.send(request())
+    sandbox = await pod.accept()
+    await sandbox.request()
+    sandbox.send(head)
+    told = await client.answer()
+    assert (told.status, told.code) == (502, "bad_response")
+    assert "LF" in (await router.outcome()).error_reason
+
+
+async def test_a_bare_lf_is_seen_where_two_pieces_meet(router, pod):
+    client = await router.connect()
+    client.send(request())
+    sandbox = await pod.accept()
+    await sandbox.request()
+    await sandbox.send_apart(b"HTTP/1.1 200 OK\r", b"\nA: b", b"\n")
+    assert (await client.answer()).code == "bad_response"
 
 
 async def test_an_end_after_an_interim_answer_is_a_broken_answer(router, pod):

@@ -81,6 +81,15 @@ async def test_headers_name_a_sandbox_under_any_host(by_host, pod):
         assert (await by_host.ask(request(host="router.internal"))).status == 200
 
 
+async def test_the_authority_of_an_absolute_target_wins_over_host(by_host, pod):
+    raw = request(
+        "GET", "http://8888-BOX.box.example:80/p?q", sandbox=None, host="8888-x.box.example"
+    )
+    async with serving(pod, see):
+        told = await by_host.ask(raw)
+    assert told.body == b"/p?q 8888-BOX.box.example:80"
+
+
 @pytest.mark.parametrize(
     ("target", "seen"),
     [
@@ -164,11 +173,154 @@ async def test_the_cookies_of_a_handshake_stay_under_the_root_too(by_path, pod):
 
 
 async def test_without_path_mode_redirects_and_cookies_cross_untouched(router, pod):
-    said = answer(302, ("Location", "/x"), ("Set-Cookie", "a=b; Path=/; Domain=example"))
+    said = answer(302, ("Location", "/x"), ("Set-Cookie", "a=b; Path=/"))
     client = await router.connect()
     async with serving(pod, lambda _: said):
         client.send(request())
         assert await client.read(len(said)) == said
+
+
+ASKED = {
+    "header": request(),
+    "host": request(sandbox=None, host="8888-box.box.example"),
+    "path": request("GET", "/s/default/box/8888/a", sandbox=None),
+}
+
+
+async def told_by(router, pod, *said):
+    """Returns the responses to requests, each of which is (how it names its sandbox, the headers that the sandbox says)."""
+    answers = iter([answer(200, *headers, body=b"x") for _, *headers in said])
+    async with serving(pod, lambda _: next(answers)):
+        return [await router.ask(ASKED[way]) for way, *_ in said]
+
+
+@pytest.fixture
+async def by_any_way(start_router, pod):
+    router = await start_router(base_domain="box.example", path_prefix="/s")
+    router.knows(pod)
+    return router
+
+
+WAYS = pytest.mark.parametrize("way", ["header", "host", "path"])
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["Location", "Content-Location", "Refresh"])
+async def test_a_url_at_the_pods_address_comes_back_as_the_clients_own(by_any_way, pod, way, name):
+    before = "0; url=" if name == "Refresh" else ""
+    own = f"{before}http://127.0.0.1:{pod.port}/login?x"
+    (told,) = await told_by(by_any_way, pod, (way, (name, own)))
+    root = "/s/default/box/8888" if way == "path" else ""
+    assert told.get(name) == f"{before}{root}/login?x".encode()
+
+
+@WAYS
+async def test_no_cookie_is_for_siblings_and_no_order_for_a_front(by_any_way, pod, way):
+    said = [
+        ("Set-Cookie", "a=b; Domain=box.example"),
+        ("X-Accel-Redirect", "/protected"),
+        ("X-Sendfile", "/etc/passwd"),
+    ]
+    (told,) = await told_by(by_any_way, pod, (way, *said))
+    assert b"domain" not in told.get("Set-Cookie").lower()
+    assert told.get("X-Accel-Redirect") is None
+    assert told.get("X-Sendfile") is None
+
+
+ORIGIN_WIDE = {
+    "Service-Worker-Allowed": "/",
+    "Clear-Site-Data": '"cache"',
+    "NEL": "{}",
+    "Report-To": "{}",
+    "Reporting-Endpoints": 'a="https://evil.example/"',
+    "Alt-Svc": 'h2=":443"',
+    "Strict-Transport-Security": "max-age=1",
+}
+
+
+async def test_what_works_on_a_whole_origin_leaves_no_sandbox_that_shares_one(by_any_way, pod):
+    told = await told_by(
+        by_any_way, pod, *((way, *ORIGIN_WIDE.items()) for way in ("header", "path", "host"))
+    )
+    by_header, by_path, by_host = (
+        {name: message.get(name) for name in ORIGIN_WIDE if message.get(name)} for message in told
+    )
+    assert by_header == {}
+    assert by_path == {"Service-Worker-Allowed": b"/s/default/box/8888/"}
+    assert by_host == {name: value.encode() for name, value in ORIGIN_WIDE.items()}
+
+
+@WAYS
+async def test_a_cache_is_told_what_tells_sandboxes_apart(by_any_way, pod, way):
+    kept, not_kept = await told_by(
+        by_any_way,
+        pod,
+        (way, ("Cache-Control", "public, max-age=600")),
+        (way, ("Cache-Control", "no-store")),
+    )
+    expected = b"X-Sandbox-ID, X-Sandbox-Namespace, X-Sandbox-Port" if way == "header" else None
+    assert kept.get("Vary") == expected
+    assert not_kept.get("Vary") is None
+
+
+PAGE = ("Accept", "text/html,*/*;q=0.8")
+
+
+@pytest.mark.parametrize(
+    ("target", "where"),
+    [
+        ("/s/default/box/8888", b"/s/default/box/8888/"),
+        ("/s/default/box/8888?a=b", b"/s/default/box/8888/?a=b"),
+    ],
+)
+async def test_a_browser_is_sent_to_the_root_with_its_slash(by_path, pod, target, where):
+    client = await by_path.connect()
+    client.send(request("GET", target, PAGE, sandbox=None))
+    told = await client.answer()
+    assert (told.status, told.get("Location"), told.code) == (308, where, "")
+    async with serving(pod, see):
+        client.send(request("GET", where, PAGE, sandbox=None))
+        assert (await client.answer()).body.startswith(b"/")
+    assert (await by_path.outcome()).status == 308
+
+
+async def test_a_stranger_is_sent_nowhere(by_path):
+    told = await by_path.ask(request("GET", "/s/default/box/8888", PAGE, sandbox=None, token=None))
+    assert told.status == 401
+
+
+@pytest.mark.parametrize(
+    ("setting", "annotation", "seen", "prefix"),
+    [
+        ("strip", "", b"/a?b", b"/s/default/box/8888"),
+        ("strip", "keep", b"/s/default/box/8888/a?b", None),
+        ("keep", "", b"/s/default/box/8888/a?b", None),
+        ("keep", "strip", b"/a?b", b"/s/default/box/8888"),
+    ],
+)
+async def test_an_app_may_keep_its_whole_path(start_router, pod, setting, annotation, seen, prefix):
+    router = await start_router(path_prefix="/s", path_mode=setting)
+    router.knows(pod, path_mode=annotation)
+    asked = []
+
+    def reply(message):
+        asked.append(message)
+        return answer(302, ("Location", "/x"), ("Set-Cookie", "a=b; Path=/"))
+
+    async with serving(pod, reply):
+        told = await router.ask(request("GET", "/s/default/box/8888/a?b", sandbox=None))
+    assert asked[0].target == seen
+    assert asked[0].get("X-Forwarded-Prefix") == prefix
+    assert told.get("Location") == (prefix or b"") + b"/x"
+    assert told.get("Set-Cookie") == b"a=b; Path=/s/default/box/8888/"
+
+
+async def test_an_app_that_keeps_its_path_decides_about_slashes_itself(start_router, pod):
+    router = await start_router(path_prefix="/s", path_mode="keep")
+    router.knows(pod)
+    async with serving(pod, see):
+        told = await router.ask(request("GET", "/s/default/box/8888", PAGE, sandbox=None))
+    assert told.body.startswith(b"/s/default/box/8888 ")
 
 
 HEALTHY = (200, b'{"status":"ok"}')

@@ -228,6 +228,14 @@ def test_starting_names_the_pod_that_is_coming() -> None:
     assert endpoint.addresses == ()
 
 
+def test_the_path_mode_of_a_sandbox_is_passed_on() -> None:
+    box = a_sandbox(annotations={"router.agents.x-k8s.io/path-mode": "keep"})
+    endpoint = composed(a_pod(), box=box)
+
+    assert endpoint is not None
+    assert endpoint.path_mode == "keep"
+
+
 def test_tokens_not_before_is_passed_on_in_every_state() -> None:
     box = a_sandbox(annotations={"router.agents.x-k8s.io/tokens-not-before": "bad"})
 

@@ -143,6 +143,14 @@ def test_of_an_annotation_that_cannot_be_read_only_the_beginning_is_kept() -> No
     assert traits.unreadable_time == "'" + "x" * 63
 
 
+@pytest.mark.parametrize(
+    ("value", "mode"), [("keep", "keep"), ("strip", "strip"), ("Keep", ""), ("", ""), (7, "")]
+)
+def test_a_sandbox_says_what_becomes_of_its_path(value: object, mode: str) -> None:
+    item = sandbox("box", annotations={"router.agents.x-k8s.io/path-mode": value})
+    assert parse_sandbox(item).traits.path_mode == mode
+
+
 def test_without_the_annotation_no_token_is_too_old() -> None:
     assert parse_sandbox(sandbox("box")).traits.tokens_not_before == 0.0
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.errors import BadResponse
+from router.proxy import upstream as upstream_module
 from router.proxy.upstream import Upstream
 from router.proxy.wire.framing import ChunkedReader, ChunkRelay, LengthReader, UntilCloseReader
 from router.proxy.wire.request_head import parse_request
@@ -233,7 +234,11 @@ def test_a_head_over_the_limit_is_refused(step: int, before: bytes) -> None:
     assert exchange.told[-1] == ("broken", "the answer's head is too large")
 
 
-def test_interim_answers_without_end_are_refused() -> None:
+def test_interim_answers_pass_without_a_count_until_their_bytes_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert [told[0] for told in answered([CONTINUE * 150]).told] == ["interim"] * 150
+    monkeypatch.setattr(upstream_module, "_MAX_INTERIM_BYTES", 32 * len(CONTINUE))
     exchange = answered([CONTINUE * 100])
     assert [told[0] for told in exchange.told] == ["interim"] * 32 + ["broken"]
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.routing.path_scope import scoped_location, scoped_set_cookie
+from router.routing.path_scope import (
+    scoped_location,
+    scoped_refresh,
+    scoped_set_cookie,
+    scoped_worker_scope,
+    without_domain,
+)
 
 ROOT = b"/s/team-a/box/8888"
 OWN = (b"10.0.0.7:8888", b"Router.example.com")
@@ -143,3 +149,77 @@ def test_however_often_attributes_repeat_the_cookie_has_a_scoped_path_and_no_dom
     scoped = SimpleCookie(cookie("; ".join(["a=1", *attributes]).encode()).decode())
     assert scoped["a"]["path"].startswith(ROOT.decode())
     assert scoped["a"]["domain"] == ""
+
+
+# --- Refresh ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "scoped"),
+    [
+        (b"0; url=/login?x=1", b"0; url=ROOT/login?x=1"),
+        (b"5;URL=/a", b"5;URL=ROOT/a"),
+        (b"5, url = '/a' rest", b"5, url = 'ROOT/a' rest"),
+        (b'0;url="/a"', b'0;url="ROOT/a"'),
+        (b'0;url="/a', b'0;url="ROOT/a'),
+        (b"0;/a", b"0;ROOT/a"),
+        (b"0 /a", b"0 ROOT/a"),
+        (b"0;url=https://elsewhere.example/", b"0;url=https://elsewhere.example/"),
+        (b"0;url=relative", b"0;url=relative"),
+        (b"5", b"5"),
+        (b"5;", b"5;"),
+        (b"soon; url=/a", b"soon; url=/a"),
+    ],
+)
+def test_the_url_of_a_refresh_is_scoped_like_a_location(value: bytes, scoped: bytes) -> None:
+    found = scoped_refresh(value, root=ROOT, own_authorities=OWN)
+    assert found == scoped.replace(b"ROOT", ROOT)
+
+
+# --- Service-Worker-Allowed -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "scoped"),
+    [
+        (b"/", ROOT + b"/"),
+        (b"/app/", ROOT + b"/app/"),
+        (ROOT, ROOT + b"/"),
+        (ROOT + b"/js/", ROOT + b"/js/"),
+        (ROOT + b"8/", ROOT + ROOT + b"8/"),
+        (b"//elsewhere.example/", ROOT + b"//elsewhere.example/"),
+        (b"js/", b"js/"),
+        (b"", b""),
+        (b"../", b""),
+        (ROOT + b"/../../", b""),
+        (ROOT + b"/%2E%2e/", b""),
+        (b"/\\..", b""),
+        (b"https://public.example/", b""),
+    ],
+)
+def test_a_worker_is_allowed_nothing_outside_of_the_root(value: bytes, scoped: bytes) -> None:
+    assert scoped_worker_scope(value, root=ROOT) == scoped
+
+
+# --- Set-Cookie without a root ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (b"a=b; Path=/; Secure", b"a=b; Path=/; Secure"),
+        (b"a=domain", b"a=domain"),
+        (b"domain=b", b"domain=b"),
+        (b"a=b;Domain=x;Path=/", b"a=b;Path=/"),
+        (b"a=b; DOMAIN", b"a=b"),
+        (b"a=b;\tdomain\t= x; Domain=y", b"a=b"),
+    ],
+)
+def test_a_cookie_belongs_to_the_host_that_the_client_used(value: bytes, left: bytes) -> None:
+    assert without_domain(value) == left
+
+
+def test_what_has_more_attributes_than_any_cookie_is_none() -> None:
+    value = b"a=b; Domain=x" + b";" * 64_000
+    assert without_domain(value) == b""
+    assert scoped_set_cookie(value, root=ROOT, request_path=b"/") == b""

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.telemetry.escaping import printable, printable_path
+from router.telemetry.escaping import path_of, printable, printable_path
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=80)
 
@@ -63,3 +63,21 @@ def test_whatever_the_path_only_visible_ascii_within_the_limit_goes_out(path, li
     assert shown.isprintable()
     assert " " not in shown
     assert len(shown) <= limit
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/a?token=s3cret", b"/a"),
+        (b"/a#access_token=s3cret", b"/a"),
+        (b"/a#s3cret?b", b"/a"),
+        (b"/a?b#s3cret", b"/a"),
+        (b"/a@b:c/", b"/a@b:c/"),
+        (b"http://user:s3cret@box/a@b?c", b"http://box/a@b"),
+        (b"//user:s3cret@box/a#b", b"//user:s3cret@box/a"),
+        (b"*", b"*"),
+        (b"", b""),
+    ],
+)
+def test_of_a_target_no_query_fragment_or_password_is_written(target, path):
+    assert path_of(target) == path

@@ -10,11 +10,12 @@ import pytest
 from router.errors import (
     Forbidden,
     MissingSandboxId,
+    RouterError,
     SandboxNotReady,
     Unauthenticated,
     every_error,
 )
-from router.proxy.wire.local_responses import error_answer, health_answer
+from router.proxy.wire.local_responses import error_answer, health_answer, redirect_answer
 
 
 class Answer:
@@ -50,10 +51,10 @@ def test_an_error_is_exactly_these_bytes() -> None:
         b"HTTP/1.1 400 Bad Request\r\n"
         b"Content-Type: application/json\r\n"
         b"Cache-Control: no-store\r\n"
-        b"Content-Length: 91\r\n"
+        b"Content-Length: 92\r\n"
         b"X-Sandbox-Router-Error: missing_sandbox_id\r\n"
         b"\r\n"
-        b'{"detail":"X-Sandbox-ID header is required.","code":"missing_sandbox_id","retryable":false}'
+        b'{"detail":"X-Sandbox-ID header is required.","code":"missing_sandbox_id","retryable":false}\n'
     )
 
 
@@ -124,3 +125,18 @@ def test_a_detail_from_outside_stays_inside_its_json() -> None:
 def test_the_reason_for_the_log_never_reaches_the_client() -> None:
     made = error_answer(Forbidden(reason="10.0.0.7:8888"), is_head=False, close=False)
     assert b"10.0.0.7" not in made
+
+
+@pytest.mark.parametrize("error", list(every_error()))
+def test_the_body_of_an_error_ends_with_its_line(error: type[RouterError]) -> None:
+    body = Answer(error_answer(error(), is_head=False, close=False)).body
+    assert body.endswith(b"}\n")
+    assert body.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_redirect_says_where_to_and_nothing_else(close: bool) -> None:
+    answer = Answer(redirect_answer(b"/s/a/", is_head=False, close=close))
+    assert (answer.status, answer[b"location"], answer.body) == (308, b"/s/a/", b"")
+    assert answer.is_complete
+    assert (b"connection" in answer) is close

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.errors import HeadersTooLarge, MalformedMessage, RouterError, UriTooLong
-from router.proxy.wire.partial_head import PartialHead, check_sizes
+from router.errors import (
+    BadResponse,
+    HeadersTooLarge,
+    MalformedMessage,
+    RouterError,
+    UriTooLong,
+)
+from router.proxy.wire.partial_head import PartialHead, check_partial_response, check_sizes
 from tests.unit.proxy.messages import cut, cuts
 
 MAX_LINE = 32
@@ -171,3 +177,36 @@ def test_its_repr_says_how_much_has_come() -> None:
     head = partial()
     head.add(b"GET")
     assert repr(head) == "<PartialHead 3 bytes>"
+
+
+# --- responses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("collected", "reason"),
+    [
+        (b"", None),
+        (b"HTT", None),
+        (b"HTTP/1.1 200 OK\r\nA: b\r", None),
+        (b"SSH-2.0", "does not begin like HTTP/1"),
+        (b"HTTP/1.1 200 OK\n", "LF alone"),
+        (b"HTTP/1.1 200 OK\r\nA: b\nC: d\r\n", "LF alone"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100, "too large"),
+    ],
+)
+def test_a_response_that_cannot_become_good_is_refused_before_its_end(
+    collected: bytes, reason: str | None
+) -> None:
+    if reason is None:
+        check_partial_response(bytearray(collected), 0, max_head_bytes=100)
+        return
+    with pytest.raises(BadResponse) as caught:
+        check_partial_response(bytearray(collected), 0, max_head_bytes=100)
+    assert reason in caught.value.reason
+
+
+def test_of_a_response_only_what_is_new_is_searched() -> None:
+    collected = bytearray(b"HTTP/1.1 200 OK\r\nA: b\n")
+    with pytest.raises(BadResponse):
+        check_partial_response(collected, len(collected) - 1, max_head_bytes=100)
+    check_partial_response(collected + b"C", len(collected) + 1, max_head_bytes=100)

@@ -67,7 +67,9 @@ def test_a_response_keeps_its_bytes() -> None:
     ("lines", "plain"),
     [
         ([], True),
-        (["Content-Length: 5", "Server: x", "Location: /", "Set-Cookie: a"], True),
+        (["Content-Length: 5", "Server: x", "Content-Type: a/b", "Vary: x"], True),
+        (["Location: /"], False),
+        (["Set-Cookie: a"], False),
         (["Transfer-Encoding: chunked"], False),
         (["Connection: keep-alive"], False),
         (["Keep-Alive: timeout=5"], False),
@@ -97,3 +99,11 @@ def test_the_reason_of_a_bad_response_is_for_the_log_alone() -> None:
         response("Transfer-Encoding: gzip, chunked")
     assert caught.value.detail == BadResponse.default_detail
     assert "chunked" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [("Set-Cookie: a", True), ("ETag: a", True), ("NEL: {}", True), ("Keep-Alive: a", False)],
+)
+def test_a_head_says_whether_the_way_of_naming_matters(line: str, needed: bool) -> None:
+    assert response(line).needs_scope is needed
