@@ -8,7 +8,7 @@ import pytest
 
 from bench import conditions
 from bench.budgets import BUDGETS, MARGIN, Budget, budget_of, set_budget
-from bench.forms import PURE
+from bench.forms import COMPILED, PURE
 from bench.plane_cases import PLANE_CASES
 
 NOTED = conditions.note(rounds=1, window_s=1, versions={}, shared_core=False)
@@ -42,5 +42,6 @@ def test_a_budget_that_was_set_is_kept_with_where_it_was_measured(tmp_path: Path
     assert budget_of("pure", path) == Budget({})
 
 
-def test_the_pure_form_has_a_budget_for_every_case() -> None:
-    assert set(budget_of(PURE, BUDGETS).costs) == {case.name for case in PLANE_CASES}
+@pytest.mark.parametrize("form", [PURE, COMPILED])
+def test_each_form_has_a_budget_for_every_case(form: str) -> None:
+    assert set(budget_of(form, BUDGETS).costs) == {case.name for case in PLANE_CASES}
