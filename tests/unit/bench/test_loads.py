@@ -33,6 +33,36 @@ async def test_a_closed_loop_counts_every_answer(
     assert measured.p50_ms <= measured.p99_ms
 
 
+async def test_the_window_opens_after_as_many_answers_as_asked_for(sandbox_port: int) -> None:
+    measured = await loads.requests_closed(
+        aim_at(sandbox_port),
+        SPAN,
+        heads.same_gets(CALLER),
+        connections=8,
+        body=heads.ITEM_BODY,
+        warm_up=100,
+    )
+
+    assert measured.errors == {}
+
+
+async def test_a_warm_up_that_never_ends_is_an_error(
+    sandbox_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "_ANSWER_TIMEOUT_S", 0.0)
+
+    measured = await loads.requests_closed(
+        aim_at(sandbox_port),
+        Span(warm_s=0.0, window_s=0.0),
+        heads.same_gets(CALLER),
+        connections=1,
+        body=heads.ITEM_BODY,
+        warm_up=10**9,
+    )
+
+    assert [reason for reason in measured.errors if reason.endswith("answers to warm up")]
+
+
 async def test_posts_are_answered_too(sandbox_port: int) -> None:
     measured = await loads.requests_closed(
         aim_at(sandbox_port),

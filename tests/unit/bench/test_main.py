@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 
 import pytest
 
 from bench import __main__ as command
+from bench.plan import Plan
+from bench.report import Run
 from bench.subjects import SUBJECTS
 
 
@@ -44,3 +47,25 @@ def test_with_nothing_installed_there_is_nothing_to_measure(
 
     with pytest.raises(SystemExit, match="nothing to measure"):
         command.main([])
+
+
+def test_a_revision_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SystemExit, match="git rev-parse"):
+        command.main(["--subjects", "router@no-such-revision"])
+
+
+def test_a_run_for_the_goals_measures_only_their_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    async def carried_out(plan: Plan) -> Run:
+        plans.append(plan)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(command, "carry_out", carried_out)
+    monkeypatch.setattr(command, "_raise_file_limit", lambda: None)
+
+    with pytest.raises(SystemExit, match="ended early"):
+        command.main(["--goals", "--subjects", "router", "--cases", "get-64,get-64-differ,ws-64b"])
+
+    assert [case.name for case in plans[0].cases] == ["get-64-differ", "ws-64b"]
+    assert plans[0].repeats == 1

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from bench import preflight
 from bench.heads import ITEM_BODY
 from bench.preflight import NotTheSameJobError, ask, check
 
@@ -28,3 +29,8 @@ async def test_a_proxy_that_answers_something_else_fails(
 
 async def test_a_question_brings_status_and_body(sandbox_port: int) -> None:
     assert await ask(sandbox_port, CALLER.head("GET", "/items/1")) == (200, ITEM_BODY)
+
+
+def test_a_proxy_that_agrees_on_another_cipher_fails() -> None:
+    with pytest.raises(NotTheSameJobError, match="with ECDHE-RSA-AES128-GCM-SHA256, not"):
+        preflight._check_cipher(("ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2", 128))
