@@ -28,6 +28,7 @@ class Conditions:
     versions: dict[str, str]
     load_average_before: float
     load_average_after: float | None = None
+    niceness: int = 0
 
 
 def note(
@@ -47,6 +48,7 @@ def note(
         window_s=window_s,
         versions=versions,
         load_average_before=round(os.getloadavg()[0], 2),
+        niceness=os.getpriority(os.PRIO_PROCESS, 0),
     )
 
 

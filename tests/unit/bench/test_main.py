@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 
 import pytest
 
@@ -69,3 +70,31 @@ def test_a_run_for_the_goals_measures_only_their_cases(monkeypatch: pytest.Monke
 
     assert [case.name for case in plans[0].cases] == ["get-64-differ", "ws-64b"]
     assert plans[0].repeats == 1
+
+
+def test_a_run_in_a_hurry_raises_the_priority_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[tuple[int, int, int]] = []
+
+    async def carried_out(plan: Plan) -> Run:
+        assert raised == [(os.PRIO_PROCESS, 0, -20)]
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(command, "carry_out", carried_out)
+    monkeypatch.setattr(command, "_raise_file_limit", lambda: None)
+    monkeypatch.setattr(command.os, "setpriority", lambda *wished: raised.append(wished))
+
+    with pytest.raises(SystemExit, match="ended early"):
+        command.main(["--urgent", "--subjects", "router", "--cases", "get-64"])
+
+
+def test_a_hurry_that_is_not_allowed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_wished: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(command, "_raise_file_limit", lambda: None)
+    monkeypatch.setattr(command.os, "setpriority", refuse)
+
+    with pytest.raises(SystemExit, match="only root may"):
+        command.main(["--urgent", "--subjects", "router", "--cases", "get-64"])
