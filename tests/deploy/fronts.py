@@ -284,7 +284,7 @@ class Router:
 async def router(
     sandbox_port: int, folder: Path, **changed_settings: object
 ) -> AsyncIterator[Router]:
-    """Runs the real router, by host names, before one sandbox called `box`."""
+    """Runs the real router, by host names, before one sandbox called `box`; None leaves a setting to its file or default."""
     port, admin_port = free_port(), free_port()
     sandboxes = folder / "sandboxes.yaml"
     sandboxes.write_text(
@@ -303,7 +303,7 @@ async def router(
         "shutdown-timeout": "2s",
         **changed_settings,
     }
-    flags = [f"--{key}={value}" for key, value in settings.items()]
+    flags = [f"--{key}={value}" for key, value in settings.items() if value is not None]
     log = folder / "router.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
