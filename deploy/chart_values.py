@@ -1,4 +1,4 @@
-"""Writes docs/chart-values.md from the chart's schema and values: `python deploy/chart_values.py`."""
+"""Writes docs/chart-values.md from the chart's schema and values, after the help of settings into the schema: `python deploy/chart_values.py`."""
 
 from __future__ import annotations
 
@@ -76,5 +76,15 @@ def _choices(row: dict[str, Any]) -> str:
     return f" One of {', '.join(f'`{word}`' for word in words)}." if len(words) > 1 else ""
 
 
+def describe_settings() -> None:
+    """Gives each setting in the schema the words that the router itself has for it."""
+    path = CHART / "values.schema.json"
+    schema = json.loads(path.read_text())
+    for key, part in schema["properties"]["config"]["properties"].items():
+        part["description"] = TABLE[key].help
+    path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+
+
 if __name__ == "__main__":
+    describe_settings()
     PAGE.write_text(markdown())

@@ -30,7 +30,7 @@
 {{- $_ := set $rule.annotations "description" ($rule.annotations.description | replace "target: 99.9 %" (printf "target: %s %%" $target)) -}}
 {{- end -}}
 {{- $threshold := get $tuning "threshold" -}}
-{{- if and (eq $rule.alert "SandboxRouterWaitingRoomFull") (not (hasKey $tuning "threshold")) -}}
+{{- if and (eq $rule.alert "SandboxRouterWaitingRoomFilling") (not (hasKey $tuning "threshold")) -}}
 {{- /* The file is for the default waiting room of 1024: the alert stands at four fifths of yours. */ -}}
 {{- $threshold = div (mul (get $values.config "waiting-room" | default 1024 | int) 4) 5 -}}
 {{- end -}}
