@@ -13,7 +13,10 @@ from tests.deploy.matrix import MATRIX
 from tests.deploy.rendering import CHART, ROOT, TOKEN_REVIEW, RefusedError, chart, found, run
 
 TUNED = MATRIX["watched by the operator"]
-STATES = {"SandboxRouterAbsent", "SandboxRouterNotReady"}
+STATES = {
+    *("SandboxRouterAbsent", "SandboxRouterNotReady", "SandboxRouterReloadFailed"),
+    *("SandboxRouterCertificateReloadFailed", "SandboxRouterCertificateExpired"),
+}
 """Alerts that ask for a state, so that they have no number to set."""
 BURNS = {"SandboxRouterErrorBudgetBurnFast", "SandboxRouterErrorBudgetBurnSlow"}
 
