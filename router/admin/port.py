@@ -37,7 +37,7 @@ Sandbox Router, admin port. Never expose it outside the cluster.
 
 /metrics           numbers for Prometheus (docs/metrics.md)
 /healthz           200 while the process lives
-/readyz            200 when it can serve, else 503 and what is missing
+/readyz            200 when it can serve, else 503 and what is missing; with notes on what works less well than it could
 /debug/route       what would be decided about a request: send its headers, or ?namespace=&name=&port=, ?path=, ?method=
 /debug/sandboxes   the table of sandboxes: ?namespace=&name=&state=&limit=
 """
@@ -48,7 +48,8 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 class AdminServer:
     """Serves the admin pages on sockets that are already bound. May be started and stopped once; stop() any number of times.
 
-    `snapshot` returns the numbers of all workers; `missing` says in sentences what keeps the router from being ready;
+    `snapshot` returns the numbers of all workers; `missing` says in sentences what keeps the router from being ready,
+    `notes` what works less well than it could;
     `explain` and `sandboxes` answer the two debug pages (Explainer.explain, sandbox_listing.listing).
     """
 
@@ -58,6 +59,7 @@ class AdminServer:
         sockets: Sequence[socket.socket],
         snapshot: Callable[[], Awaitable[Snapshot]],
         missing: Callable[[], Sequence[str] | Awaitable[Sequence[str]]],
+        notes: Callable[[], Awaitable[Sequence[str]]],
         explain: Callable[[Question], Awaitable[Mapping[str, Any]]],
         sandboxes: Callable[[Filter], Awaitable[Mapping[str, Any]]],
         page_timeout_s: float = 10.0,
@@ -65,6 +67,7 @@ class AdminServer:
         self._sockets = tuple(sockets)
         self._snapshot = snapshot
         self._missing = missing
+        self._notes = notes
         self._explain = explain
         self._sandboxes = sandboxes
         self._page_timeout_s = page_timeout_s
@@ -153,9 +156,11 @@ class AdminServer:
         missing = self._missing()
         if inspect.isawaitable(missing):
             missing = await missing
+        notes = list(await self._notes())
+        told = {"notes": notes} if notes else {}
         if missing:
-            return _json(503, {"status": "not ready", "missing": list(missing)})
-        return _json(200, {"status": "ready"})
+            return _json(503, {"status": "not ready", "missing": list(missing), **told})
+        return _json(200, {"status": "ready", **told})
 
     async def _debug_route(self, request: web.BaseRequest) -> web.Response:
         question = Question.of(request.raw_headers, request.query)

@@ -24,6 +24,10 @@ class Facts(Protocol):
         """Returns what keeps the router from being ready."""
         ...
 
+    async def notes(self) -> list[str]:
+        """Returns what works less well than it could."""
+        ...
+
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
         """Returns the known sandboxes that the filter lets through."""
         ...
@@ -45,6 +49,9 @@ class WorkerFacts:
     async def missing(self) -> list[str]:
         return self._worker.missing()
 
+    async def notes(self) -> list[str]:
+        return self._worker.notes()
+
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
         return self._worker.list_sandboxes(wanted)
 
@@ -52,11 +59,13 @@ class WorkerFacts:
         return await self._worker.explain(question)
 
     async def answer(self, asked: str, argument: Any) -> Any:
-        """Answers the supervisor. Raises KeyError for what isn't one of the four questions."""
+        """Answers the supervisor. Raises KeyError for what isn't one of the five questions."""
         if asked == "snapshot":
             return await self.snapshot()
         if asked == "missing":
             return await self.missing()
+        if asked == "notes":
+            return await self.notes()
         if asked == "sandboxes":
             return await self.sandboxes(filter_from(argument))
         if asked == "explain":

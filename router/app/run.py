@@ -105,6 +105,7 @@ def _admin(sockets: list[socket.socket], facts: Facts) -> AdminServer:
         sockets=sockets,
         snapshot=facts.snapshot,
         missing=facts.missing,
+        notes=facts.notes,
         explain=facts.explain,
         sandboxes=facts.sandboxes,
     )

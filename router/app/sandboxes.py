@@ -42,6 +42,8 @@ class Sandboxes:
     """What works less well than it could."""
     notes_about: Callable[[SandboxRef], Sequence[str]] = lambda ref: ()
     """What stands out about one sandbox."""
+    refused: Callable[[], Mapping[str, int]] = dict
+    """How many watches of each resource the API server refuses."""
     watch_restarts: Mapping[tuple[str, str], int] = field(default_factory=Counter)
     file: FileDiscovery | None = None
 
@@ -111,5 +113,6 @@ def build_sandboxes(
         index=index,
         notes=watches.notes,
         notes_about=watches.notes_about,
+        refused=watches.refused,
         watch_restarts=watches.watch_restarts,
     )

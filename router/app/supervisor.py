@@ -243,6 +243,11 @@ class Supervisor:
                 missing += [f"worker {slot.number}: {what}" for what in answer]
         return missing
 
+    async def notes(self) -> list[str]:
+        """Returns what works less well than it could; what all workers say, once."""
+        answers = [answer or () for _, answer in await self._ask_all("notes")]
+        return list(dict.fromkeys(note for answer in answers for note in answer))
+
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
         """Returns the known sandboxes, as the first worker that answers sees them. Raises Overloaded."""
         return await self._ask_one("sandboxes", filter_text(wanted))

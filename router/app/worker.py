@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
@@ -32,6 +32,7 @@ from router.proxy.gateway import Gateway
 from router.proxy.needs import Limits
 from router.proxy.pool import Pool
 from router.proxy.wire.stripping import Stripped
+from router.routing.endpoint import SandboxRef
 from router.routing.target import TargetParser
 from router.server.drain import drain
 from router.server.listeners import Listener
@@ -144,7 +145,18 @@ class Worker:
         """Returns each decision about a request, up to the address. Raises Overloaded before there is anything to ask."""
         if not self._is_built:
             raise Overloaded("This router is still starting.")
-        return await self._explainer.explain(question)
+        explanation = await self._explainer.explain(question)
+        return {**explanation, "notes": self.notes() + self._notes_about(explanation["endpoint"])}
+
+    def notes(self) -> list[str]:
+        """Returns what works less well than it could."""
+        return self.sandboxes.notes() if self._is_built else []
+
+    def _notes_about(self, endpoint: Mapping[str, Any] | None) -> list[str]:
+        if not endpoint or not endpoint["known"]:
+            return []
+        ref = SandboxRef(endpoint["namespace"], endpoint["name"])
+        return list(self.sandboxes.notes_about(ref))
 
     # --- life ---
 
@@ -257,6 +269,7 @@ class Worker:
             readings.read_reloads(metrics, name, source)
         readings.read_auth_failures(metrics, self.access.failures)
         readings.read_watch_restarts(metrics, self.sandboxes.watch_restarts)
+        readings.read_watches_refused(metrics, self.sandboxes.refused)
         readings.read_log(metrics, logs.lost)
         if self._access_log is not None:
             readings.read_access_log(metrics, self._access_log)

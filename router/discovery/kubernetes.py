@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from router.discovery.claims import ClaimRecord, parse_claim
 from router.discovery.history import HistoryCheck, Watch
@@ -42,6 +42,7 @@ WITHOUT = {
 }
 
 Record = TypeVar("Record")
+AnyReflector: TypeAlias = Reflector[PodRecord] | Reflector[SandboxRecord] | Reflector[ClaimRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class KubernetesDiscovery:
         self._heap = SettledHeap()
         self._recovery = Recovery()
         self._records_seen = 0
+        self._refusals_told: dict[str, str] = {}
         self._has_new_list = False
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
         self._tell_awaited()
@@ -118,9 +120,7 @@ class KubernetesDiscovery:
                 tasks.create_task(check.run(), name=f"{check}")
             tasks.create_task(self._keep_house(), name="freshness and memory of the table")
 
-    def reflectors(
-        self,
-    ) -> list[Reflector[PodRecord] | Reflector[SandboxRecord] | Reflector[ClaimRecord]]:
+    def reflectors(self) -> list[AnyReflector]:
         """Returns every watch, for metrics: lists, watches, failures, events, phase."""
         return [
             reflector
@@ -148,16 +148,18 @@ class KubernetesDiscovery:
         """Returns what is working less well than it could: refused watches with what that costs, and interrupted ones."""
         notes = []
         for reflector in self.reflectors():
-            if reflector.refusal is not None and reflector.resource is not PODS:
-                cost = (
-                    "the last known state is kept"
-                    if reflector.is_complete
-                    else WITHOUT[reflector.resource.name]
-                )
-                notes.append(f"{reflector}: {reflector.refusal}; {cost}")
+            if note := _note_of_refusal(reflector):
+                notes.append(note)
             elif reflector.is_complete and reflector.problem:
                 notes.append(f"{reflector}: {reflector.problem}; the last known state is kept")
         return notes
+
+    def refused(self) -> dict[str, int]:
+        """Returns how many watches of each resource the API server refuses."""
+        counts = dict.fromkeys((resource.name for resource in (PODS, SANDBOXES, CLAIMS)), 0)
+        for reflector in self.reflectors():
+            counts[reflector.resource.name] += reflector.refusal is not None
+        return counts
 
     def is_catching_up(self) -> bool:
         """Returns True while a watch that was interrupted just now may have missed something."""
@@ -236,6 +238,7 @@ class KubernetesDiscovery:
 
     def _settle(self) -> None:
         self._has_new_list = True
+        self._tell_refusals()
         for scope in self._scopes:
             if _is_known_or_refused(scope.sandboxes):
                 scope.pods_may_begin.set()
@@ -255,6 +258,20 @@ class KubernetesDiscovery:
                 self._heap.settle()
             await asyncio.sleep(HOUSEKEEPING_INTERVAL_S)
 
+    def _tell_refusals(self) -> None:
+        """Logs each refusal once, and its end."""
+        told, self._refusals_told = self._refusals_told, {}
+        for reflector in self.reflectors():
+            if note := _note_of_refusal(reflector):
+                self._refusals_told[str(reflector)] = note
+        for name, note in self._refusals_told.items():
+            if name not in told:
+                logger.warning(
+                    "part of the cluster can't be seen", extra={"fields": {"reason": note}}
+                )
+        for name in told.keys() - self._refusals_told.keys():
+            logger.info("can be seen again", extra={"fields": {"watch": name}})
+
     def _tell_awaited(self) -> None:
         awaited = [scope.namespace for scope in self._scopes if not scope.is_complete]
         self._index.set_awaited(None if None in awaited else frozenset(filter(None, awaited)))
@@ -266,13 +283,20 @@ class KubernetesDiscovery:
             self._index.set_synced(min(at for at in heard if at is not None))
 
 
+def _note_of_refusal(reflector: AnyReflector) -> str:
+    """Returns what a refused watch costs, "" for one that isn't refused, and for pods: without them nothing is ready."""
+    if reflector.refusal is None or reflector.resource is PODS:
+        return ""
+    kept = "the last known state is kept"
+    cost = kept if reflector.is_complete else WITHOUT[reflector.resource.name]
+    return f"{reflector}: {reflector.refusal}; {cost}"
+
+
 async def _run_pods(scope: Scope) -> None:
     """Pods are listed after the Sandboxes, with which they share their strings: half the memory, and no holes in it."""
     await scope.pods_may_begin.wait()
     await scope.pods.run()
 
 
-def _is_known_or_refused(
-    reflector: Reflector[SandboxRecord] | Reflector[ClaimRecord],
-) -> bool:
+def _is_known_or_refused(reflector: AnyReflector) -> bool:
     return reflector.is_complete or reflector.refusal is not None

@@ -120,8 +120,7 @@ class Reflector(Generic[Record]):
     async def run(self) -> None:
         """Lists and watches until cancelled. Never returns, never raises."""
         while True:
-            if self._watching_since is not None:
-                self._watching_since, self.behind_since = None, self._clock()
+            self._watching_since = None
             try:
                 await self._list_or_watch()
             except ApiError as error:
@@ -261,6 +260,7 @@ class Reflector(Generic[Record]):
             raise self._out_of_patience(is_answered) from error
         finally:
             self._patience = None
+            self._note_end()
         if lines.pending_bytes:
             raise ApiError(0, "the watch was cut in the middle of an event")
         if listing is not None:
@@ -269,6 +269,10 @@ class Reflector(Generic[Record]):
             raise ApiError(0, "the watch ended at once")
         self._count("ended")
         self._retries.went_well()
+
+    def _note_end(self) -> None:
+        if self._watching_since is not None:
+            self.behind_since = self._clock()
 
     def _opened(self, *, is_list: bool) -> None:
         """Notes a sign of life: only silence ends it from now on, sooner while a list is awaited."""

@@ -214,6 +214,15 @@ FAMILIES: tuple[Family, ...] = (
         source=Source.READING,
     ),
     Family(
+        "sandbox_router_watches_refused",
+        Kind.GAUGE,
+        "Watches that the API server refuses (RBAC, or not installed); without `sandboxes` the router goes by pods alone. `/readyz` says what that costs.",
+        ("resource",),
+        (WATCHED_RESOURCES,),
+        merge=Merge.MAX,
+        source=Source.READING,
+    ),
+    Family(
         "sandbox_router_waiting_requests",
         Kind.GAUGE,
         "Requests that wait for a starting sandbox.",

@@ -178,6 +178,14 @@ def read_watch_restarts(metrics: Metrics, restarts: Mapping[tuple[str, str], int
     metrics.read_at_scrape("sandbox_router_watch_restarts_total", _of(restarts))
 
 
+def read_watches_refused(metrics: Metrics, refused: Callable[[], Mapping[str, int]]) -> None:
+    """Shows the watches that the API server refuses, by resource."""
+    metrics.read_at_scrape(
+        "sandbox_router_watches_refused",
+        lambda: {(resource,): count for resource, count in refused().items()},
+    )
+
+
 def read_access_log(metrics: Metrics, access_log: Dropping) -> None:
     """Shows the lines that were lost."""
     metrics.read_at_scrape("sandbox_router_access_log_dropped_total", lambda: access_log.dropped)

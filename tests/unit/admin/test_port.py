@@ -41,6 +41,7 @@ class Place:
     def __init__(self):
         self.metrics = Metrics(version="1")
         self.missing = []
+        self.noted = []
         self.index = EndpointIndex(waiting_room=1, waiting_room_per_namespace=1)
         ring = KeyRing()
         ring.replace("test", every_key())
@@ -81,10 +82,14 @@ class Place:
             "sockets": [self.socket],
             "snapshot": lambda: full_snapshot(self.metrics),
             "missing": lambda: self.missing,
+            "notes": self.notes,
             "explain": self.explainer.explain,
             "sandboxes": self.sandboxes,
         }
         return AdminServer(**(parts | replaced))
+
+    async def notes(self):
+        return self.noted
 
     async def sandboxes(self, wanted):
         return listing(self.index, wanted)
@@ -139,6 +144,16 @@ async def test_it_says_what_is_missing(client, place):
             "status": "not ready",
             "missing": ["the first list of pods", "the proxy port"],
         }
+
+
+@pytest.mark.parametrize("missing", [[], ["the first list of pods"]])
+async def test_it_says_what_works_less_well_than_it_could_ready_or_not(client, place, missing):
+    place.missing = missing
+    place.noted = ["sandboxes in all namespaces: 403; routing by pods alone"]
+
+    async with client.get("/readyz") as response:
+        assert response.status == (503 if missing else 200)
+        assert (await response.json())["notes"] == place.noted
 
 
 async def test_what_is_missing_may_have_to_be_asked_for():

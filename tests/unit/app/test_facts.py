@@ -61,6 +61,9 @@ class Working:
     def missing(self) -> list[str]:
         return ["patience"]
 
+    def notes(self) -> list[str]:
+        return ["half blind"]
+
     def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
         known = (
             Endpoint(SandboxRef("default", name), "uid-" + name, State.READY, ("10.0.0.5",))
@@ -96,6 +99,7 @@ def facts(worker: Working) -> WorkerFacts:
 
 async def test_each_fact_is_the_workers(facts: WorkerFacts, worker: Working) -> None:
     assert await facts.missing() == ["patience"]
+    assert await facts.notes() == ["half blind"]
     assert await facts.explain(QUESTION) == {"outcome": {"status": 200}}
     assert worker.asked == [QUESTION]
     assert "box-b" in json.dumps(await facts.sandboxes(WANTED))
@@ -112,6 +116,7 @@ async def test_metrics_come_with_what_the_system_counts(facts: WorkerFacts) -> N
     ("asked", "argument"),
     [
         ("missing", None),
+        ("notes", None),
         ("snapshot", None),
         ("sandboxes", filter_text(WANTED)),
         ("explain", question_text(QUESTION)),
@@ -123,6 +128,8 @@ async def test_the_supervisor_gets_the_same_as_json(
     answer = orjson.loads(orjson.dumps(await facts.answer(asked, argument)))
     if asked == "missing":
         assert answer == ["patience"]
+    elif asked == "notes":
+        assert answer == ["half blind"]
     elif asked == "snapshot":
         assert "sandbox_router_build_info" in answer
     elif asked == "sandboxes":

@@ -103,6 +103,7 @@ def test_kubernetes_is_watched_in_the_namespaces_that_were_said(
     assert len(sandboxes.discovery.reflectors()) == 6
     assert sandboxes.discovery.missing() != []
     assert sandboxes.notes() == []
+    assert sandboxes.refused() == {"pods": 0, "sandboxes": 0, "sandboxclaims": 0}
 
 
 def test_restarts_of_watches_are_the_ones_that_metrics_show(make_settings: MakeSettings) -> None:

@@ -128,6 +128,21 @@ async def test_workers_share_a_port_one_that_is_killed_is_replaced_and_no_count_
             os.kill(pid, 0)
 
 
+async def test_what_all_workers_note_is_said_once(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(make_settings(workers=2)) as place:
+        await place.until_ready()
+        assert await place.supervisor.notes() == []
+
+        async def told(slot: object, question: str, argument: object) -> list[str]:
+            assert question == "notes"
+            return ["routing by pods alone", "sandboxes: 403"]
+
+        monkeypatch.setattr(place.supervisor, "_ask", told)
+        assert await place.supervisor.notes() == ["routing by pods alone", "sandboxes: 403"]
+
+
 async def test_while_a_worker_hangs_readiness_and_numbers_are_told_in_time(
     make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

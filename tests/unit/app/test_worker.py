@@ -130,6 +130,17 @@ async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) 
     assert "box-a" in str(explanation)
 
 
+async def test_it_explains_with_what_works_less_well_and_what_stands_out_about_the_sandbox(
+    make_settings: MakeSettings,
+) -> None:
+    async with running(make_settings()) as place:
+        place.worker.sandboxes.notes = lambda: ["routing by pods alone"]
+        place.worker.sandboxes.notes_about = lambda ref: (f"{ref} is odd",)
+        explanation = await place.worker.explain(QUESTION)
+        assert place.worker.notes() == ["routing by pods alone"]
+    assert explanation["notes"] == ["routing by pods alone", "default/box-a is odd"]
+
+
 # --- before and after -----------------------------------------------------------------------
 
 
@@ -138,6 +149,7 @@ async def test_before_anything_is_built_it_is_not_ready_and_knows_nothing(
 ) -> None:
     worker = Worker(make_settings(), Sockets())
     assert worker.missing() == ["the listeners are not open yet"]
+    assert worker.notes() == []
     assert worker.list_sandboxes(Filter())["sandboxes"] == []
     with pytest.raises(Overloaded, match="starting"):
         await worker.explain(QUESTION)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+
+import pytest
 
 from router.routing.endpoint import State
 from tests.fakes.cluster_objects import claim
@@ -103,6 +106,33 @@ async def test_forbidden_pods_keep_it_from_being_ready_and_say_why() -> None:
         await running.until_ready()
 
 
+async def test_what_can_not_be_seen_is_logged_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[str]:
+        return [
+            record.fields.get("reason") or record.fields["watch"]  # type: ignore[attr-defined]
+            for record in caplog.records
+            if "be seen" in record.message
+        ]
+
+    def no_claims(user: User, verb: str, resource: str, namespace: str | None) -> bool:
+        return resource != "sandboxclaims"
+
+    async with FakeKubernetes(allows=no_claims) as api, discovering(api) as running:
+        await until(lambda: running.discovery.watch_restarts["sandboxclaims", "forbidden"] >= 3)
+        (reason,) = told()
+        assert "403" in reason
+        assert "the names of claims don't lead to their sandboxes" in reason
+
+        api.allows = lambda *_: True
+        await until(lambda: len(told()) == 2)
+        assert told()[1] == "sandboxclaims in all namespaces"
+        assert running.discovery.refused()["sandboxclaims"] == 0
+
+
 async def test_forbidden_sandboxes_degrade_to_pods_alone_and_say_so() -> None:
     def pods_alone(user: User, verb: str, resource: str, namespace: str | None) -> bool:
         return resource == "pods"
@@ -117,6 +147,7 @@ async def test_forbidden_sandboxes_degrade_to_pods_alone_and_say_so() -> None:
             notes = running.discovery.notes()
             assert len(notes) == 2
             assert "routing by pods alone" in notes[0]
+            assert running.discovery.refused() == {"pods": 0, "sandboxes": 1, "sandboxclaims": 1}
             assert "names of claims" in notes[1]
 
             api.allows = lambda *_: True

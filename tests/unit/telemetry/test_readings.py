@@ -210,6 +210,16 @@ def test_watch_restarts_are_those_that_discovery_counted(metrics):
     assert (found["pods", "expired"], found["pods", "other"]) == (3, 1)
 
 
+def test_refused_watches_are_those_that_discovery_has_now(metrics):
+    refused = {"pods": 0, "sandboxes": 2}
+
+    readings.read_watches_refused(metrics, lambda: refused)
+    assert numbers(metrics, "sandbox_router_watches_refused")["sandboxes",] == 2
+    refused["sandboxes"] = 0
+
+    assert numbers(metrics, "sandbox_router_watches_refused")["sandboxes",] == 0
+
+
 def test_lost_lines_are_those_of_the_access_log(metrics):
     class Log:
         dropped = 7
