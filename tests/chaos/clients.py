@@ -22,6 +22,8 @@ class Verdicts:
     history: History
     statuses: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    unknown_though_there: list[str] = field(default_factory=list)
+    """404 for a name that led to a ready sandbox all the time: final for who asked, and wrong however young the name is."""
     failed_though_ready: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -32,6 +34,8 @@ class Verdicts:
             self.wrong.append(
                 f"{asked} was answered by {body} of {self.history.owner_of.get(body)}"
             )
+        if status == 404 and self.history.ready_throughout(asked, began, ended, 0.0):
+            self.unknown_though_there.append(f"{asked}: {body}")
         if status != 200 and self.history.ready_throughout(asked, began, ended, SETTLED_S):
             self.failed_though_ready.append(f"{asked} got {status}: {body}")
 

@@ -43,7 +43,7 @@ class Breaker:
     async def run(self, until: float) -> None:
         ways: list[Callable[[], None]] = [
             self.cut,
-            self.cut,
+            self.cut_after_a_rest,
             self.truncate,
             self.expire,
             self.expire_by_status,
@@ -57,6 +57,10 @@ class Breaker:
 
     def cut(self) -> None:
         self.api.faults.cut(self.rng.choice((*RESOURCES, None)))
+
+    def cut_after_a_rest(self) -> None:
+        """As an idle load balancer does: whatever stood for a while without a byte."""
+        asyncio.get_running_loop().call_later(1.5, self.api.faults.cut, self.rng.choice(RESOURCES))
 
     def truncate(self) -> None:
         for watch in self.api.faults.open(self.rng.choice(RESOURCES)):
@@ -89,7 +93,7 @@ async def test_under_chaos_no_answer_is_wrong_and_no_ready_sandbox_fails(
     rng = random.Random(SEED)
     history = History()
     verdicts = Verdicts(history)
-    async with FakeKubernetes(bookmark_interval_s=1.0) as api:
+    async with FakeKubernetes(bookmark_interval_s=1.0, streams_lists=SEED % 2 == 0) as api:
         controller = Controller(
             api=api,
             history=history,
@@ -111,6 +115,7 @@ async def test_under_chaos_no_answer_is_wrong_and_no_ready_sandbox_fails(
 
     _report(controller, breaker, verdicts, capsys)
     assert verdicts.wrong == []
+    assert verdicts.unknown_though_there == []
     assert verdicts.failed_though_ready == []
     assert verdicts.broken == []
     assert traces == []
@@ -150,6 +155,7 @@ def _report(
             f"  watches broken: {dict(breaker.done)}\n"
             f"  answers: {sum(verdicts.statuses.values())} ({statuses})\n"
             f"  from a wrong sandbox: {len(verdicts.wrong)}; "
+            f"404 for one that was there: {len(verdicts.unknown_though_there)}; "
             f"failed for a sandbox that was ready throughout: {len(verdicts.failed_though_ready)}; "
             f"connections broken: {len(verdicts.broken)}"
         )
