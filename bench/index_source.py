@@ -38,6 +38,8 @@ class Source:
         self.sent = 0
         self.flips: list[float] = []
         """When each replacement of the flipping sandbox's pod was written (monotonic clock)."""
+        self.listed_at = 0.0
+        """When the last object of the latest list of pods was sent (monotonic clock)."""
         self._life = [1] * count
         self._step = [Step.READY] * count
         self._next = FIRST_CHURNING
@@ -77,7 +79,9 @@ class Source:
         return web.json_response({"sent": self.sent})
 
     async def told(self, request: web.Request) -> web.Response:
-        return web.json_response({"sent": self.sent, "flips": self.flips})
+        return web.json_response(
+            {"sent": self.sent, "flips": self.flips, "listed_at": self.listed_at}
+        )
 
     async def run(self) -> None:
         """Sends events for ever."""
@@ -132,15 +136,19 @@ class Source:
         item = pod(number, self._life[number], step, self.version)
         return b'{"type":"%s","object":%s}\n' % (kind, item)
 
-    def _page(self, request: web.Request, item: Any) -> web.Response:
+    def _page(self, request: web.Request, item: Item) -> tuple[web.Response, bool]:
         start = int(request.query.get("continue", 0))
         end = min(self.count, start + int(request.query.get("limit", self.count)))
         items = [made for number in range(start, end) if (made := item(number))]
-        return _list(b",".join(items), self.version, end if end < self.count else 0)
+        is_last = end >= self.count
+        return _list(b",".join(items), self.version, 0 if is_last else end), is_last
 
     async def _served(self, request: web.Request, item: Item, follow: Follow) -> web.StreamResponse:
         if "watch" not in request.query:
-            return self._page(request, item)
+            page, is_last = self._page(request, item)
+            if is_last and item == self._pod:
+                self.listed_at = time.monotonic()
+            return page
         if "sendInitialEvents" in request.query and not self.streams:
             return web.json_response({"code": 422, "reason": "Invalid"}, status=422)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -171,6 +179,8 @@ class Source:
             backlog, self._backlog = self._backlog or [], None
             await response.write(b"".join(backlog))
         await response.write(_bookmark(self.version, ends_list=True))
+        if is_followed:
+            self.listed_at = time.monotonic()
 
     async def _until_closed(self, request: web.Request, response: web.StreamResponse) -> None:
         while request.transport is not None and not request.transport.is_closing():

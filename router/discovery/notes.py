@@ -46,7 +46,9 @@ def _of_several(
             f"pods that carry its ownerReference and can't be told apart: {_names(chosen)}; none is "
             f"called {named}, so none is dialled: delete those that are not its own"
         )
-    others = [pod for pod in own if pod.traits.is_live and pod not in chosen]
+    # Not those of the chosen one's own name: their end has only not been seen yet.
+    known = {pod.name for pod in chosen}
+    others = [pod for pod in own if pod.traits.is_live and pod.name not in known]
     if others:
         yield f"pods that carry its ownerReference beside its own, never dialled: {_names(others)}"
 

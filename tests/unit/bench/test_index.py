@@ -72,10 +72,24 @@ def test_a_result_becomes_a_table_and_plots() -> None:
     rates = [window(rate, p99_ms=3) for rate in (0, 500)]
     result = {
         "sandboxes": 1000,
-        "loading": {"ready_after_s": 1, "before_mb": 2, "peak_mb": 3, "settled_mb": 4},
+        "loading": {
+            "ready_after_s": 1,
+            "start_cpu_s": 0.5,
+            "before_mb": 2,
+            "peak_mb": 3,
+            "settled_mb": 4,
+        },
         "rates": [{name: getattr(rate, name) for name in AtRate.__slots__} for rate in rates],
         "events_per_cpu_second": 20_000,
-        "relist": {"cpu_s": 1, "p99_ms": 2, "worst_ms": 3, "peak_mb": 4},
+        "relist": {"new_list_s": 6.5, "cpu_s": 1, "p99_ms": 2, "worst_ms": 3, "peak_mb": 4},
+        "pages": {
+            "ready_after_s": 12,
+            "start_cpu_s": 9,
+            "new_list_s": 7.5,
+            "cpu_s": 5,
+            "p99_ms": 2,
+            "worst_ms": 3,
+        },
         "memory_curve": [(0.0, 50.0), (1.0, 60.0)],
         "conditions": {
             "started_at": "now",
@@ -90,4 +104,6 @@ def test_a_result_becomes_a_table_and_plots() -> None:
     }
 
     assert "| 500 | 10.0 |" in table(result)
+    assert "| as a stream (Kubernetes 1.32) | 1 | 0.5 | 6.5 | 1 | 2 | 3 |" in table(result)
+    assert "| in pages of 100 | 12 | 9 | 7.5 | 5 | 2 | 3 |" in table(result)
     assert plots(result).count("<polyline") == 5

@@ -96,6 +96,12 @@ def test_the_pod_that_goes_beside_the_one_that_comes_is_nothing_to_note() -> Non
     assert notes_of(REF, parse_sandbox(BOX), [a_pod("old", is_deleting=True), a_pod("new")]) == ()
 
 
+def test_a_predecessor_of_the_same_name_whose_end_was_not_seen_yet_is_nothing_to_note() -> None:
+    pods = [a_pod("box", uid="old"), a_pod("box", uid="new", created="2026-11-02T00:00:00Z")]
+
+    assert notes_of(REF, parse_sandbox(BOX), pods) == ()
+
+
 def test_of_many_pods_a_few_are_named_and_the_rest_counted() -> None:
     (note,) = notes_of(REF, parse_sandbox(BOX), [a_pod(f"p-{number}") for number in range(9)])
 
