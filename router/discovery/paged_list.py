@@ -33,7 +33,8 @@ class PagedList:
     ) -> str:
         """Hands each object to `take` and returns the list's resourceVersion. Raises ApiError.
 
-        The next page is on its way while one is read; in between it rests, `rest_share` times as long as it works.
+        It rests in between, `rest_share` times as long as it works; with 0, for a list on which everybody waits, not at all:
+        then the next page is on its way while one is read.
         """
         turns = Turns()
         page = await self._page(path, params, "")
@@ -43,12 +44,18 @@ class PagedList:
             on_answer()
             metadata = section(page, "metadata")
             token = text(metadata, "continue")
-            async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(self._page(path, params, token)) if token else None
+            if not token:
                 await _hand_over(page, take, turns, rest_share)
-            if following is None:
                 self._page_size = self._pace.page_size
                 return text(metadata, "resourceVersion")
+            if rest_share:
+                await _hand_over(page, take, turns, rest_share)
+                await turns.rest(rest_share)
+                page = await self._page(path, params, token)
+                continue
+            async with asyncio.TaskGroup() as tasks:
+                following = tasks.create_task(self._page(path, params, token))
+                await _hand_over(page, take, turns, rest_share)
             page = following.result()
 
     async def _page(

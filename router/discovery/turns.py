@@ -1,4 +1,4 @@
-"""Turns: long work in pieces of a millisecond, so that requests are served in between."""
+"""Turns: long work in pieces of a millisecond or two, so that requests are served in between."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-TURN_S = 0.001
+TURN_S = 0.0015
+SHORTEST_REST_S = 0.001
+"""What an event loop's timers can tell apart: a shorter rest is one round of the loop, of which a request takes several."""
 LONGEST_REST_S = 0.005
 
 
@@ -38,9 +40,9 @@ class Turns:
         return self._worked_s + self._clock() - self._began_at >= self._turn_s
 
     async def rest(self, share: float = 0.0) -> None:
-        """Lets the loop go on: one round of it, or `share` times as long as the work took."""
+        """Lets the loop go on: one round of it, or about `share` times as long as the work took."""
         self.end()
-        rest_s = min(LONGEST_REST_S, self._worked_s * share)
+        rest_s = min(LONGEST_REST_S, max(SHORTEST_REST_S, self._worked_s * share)) if share else 0.0
         self._worked_s = 0.0
         await asyncio.sleep(rest_s)
         self.begin()

@@ -56,7 +56,10 @@ async def test_pages_are_read_in_order_up_to_the_last_one() -> None:
     assert all(query["labelSelector"] == "x" for query in server.asked)
 
 
-async def test_the_next_page_is_asked_for_before_all_of_one_is_read() -> None:
+@pytest.mark.parametrize(("rest_share", "asked"), [(0.0, [1, 2, 2]), (0.5, [1, 1, 2])])
+async def test_the_next_page_is_asked_for_before_all_of_one_is_read_unless_it_has_to_rest(
+    rest_share: float, asked: list[int]
+) -> None:
     server = Server(page("a", "b", token="t1"), page("c"))
     asked_when: list[int] = []
 
@@ -66,13 +69,13 @@ async def test_the_next_page_is_asked_for_before_all_of_one_is_read() -> None:
     # Each object fills a turn.
     async with asyncio.timeout(5.0):
         pages = listed(server)
-        await read(pages, take=lambda item: (_busy(), take(item)))
+        await read(pages, take=lambda item: (_busy(), take(item)), rest_share=rest_share)
 
-    assert asked_when == [1, 2, 2]
+    assert asked_when == asked
 
 
 def _busy() -> None:
-    until = time.perf_counter() + 0.002
+    until = time.perf_counter() + 0.004
     while time.perf_counter() < until:
         pass
 

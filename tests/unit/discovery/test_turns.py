@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from router.discovery.turns import LONGEST_REST_S, Turns
+from router.discovery.turns import LONGEST_REST_S, SHORTEST_REST_S, Turns
 
 
 class Clock:
@@ -57,13 +57,13 @@ async def test_a_rest_is_a_share_of_the_work_or_one_round_of_the_loop(
     clock: Clock, slept: list[float]
 ) -> None:
     turns = Turns(turn_s=0.001, clock=clock)
-    for share in (0.0, 0.5):
+    for share in (0.0, 0.5, 0.001):
         turns.begin()
         clock.now += 0.004
         await turns.rest(share)
         assert not turns.is_over
 
-    assert slept == [0.0, pytest.approx(0.002)]
+    assert slept == [0.0, pytest.approx(0.002), SHORTEST_REST_S]
 
 
 async def test_after_a_pause_of_the_machine_a_rest_is_no_longer_than_it_may_be(
