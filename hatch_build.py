@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,7 +35,7 @@ VARIABLE = "SANDBOX_ROUTER_BUILD"
 
 CYTHON = ("proxy/wire/*.pyx",)
 """Sources in Cython, as patterns inside router/."""
-MYPYC: tuple[str, ...] = ()
+MYPYC: tuple[str, ...] = ("proxy/wire/*.py",)
 """Python modules that mypyc compiles as one group, as patterns inside router/."""
 NOT_MYPYC = ("__init__.py",)
 
@@ -114,10 +115,10 @@ def _imported(package: Path, file: str) -> Iterator[str]:
         for name in names:
             first, *rest = name.split(".")
             if first == package.name:
-                path = Path(*rest)
-                for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+                path = "/".join(rest)
+                for candidate in (f"{path}.py", f"{path}/__init__.py".lstrip("/")):
                     if (package / candidate).is_file():
-                        yield str(candidate)
+                        yield candidate
 
 
 # --- the build ------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class Outcome(NamedTuple):
     """One line for who ran it."""
 
 
-def build(package: Path, wish: str) -> Outcome:
+def build(package: Path, wish: str, say: Callable[[str], object] = lambda _: None) -> Outcome:
     """Brings the compiled form up to date, or takes it away. Raises BuildFailed."""
     if wish not in CHOICES:
         raise BuildFailed(f"{VARIABLE} is {wish!r}; it may be {', '.join(CHOICES)}.")
@@ -146,7 +147,16 @@ def build(package: Path, wish: str) -> Outcome:
             if wish == "compiled":
                 raise BuildFailed(f"The compiled form can't be built: {problem}.")
             return Outcome(False, f"The pure Python form will run: {problem}.")
-        _compile(plan)
+        say("Compiling: this takes half a minute, and is done again only when a source changes.")
+        try:
+            _compile(plan)
+        except BuildFailed:
+            if wish == "compiled":
+                raise
+            return Outcome(
+                False,
+                f"The pure Python form will run: compiling failed; `{VARIABLE}=compiled make compile` shows why.",
+            )
     return Outcome(True, "The compiled form will run; it was built just now.")
 
 
@@ -217,7 +227,7 @@ def _compile(plan: Plan) -> None:
         )
         if done.returncode:
             raise BuildFailed(
-                f"Compiling failed; {VARIABLE}=pure does without. The end of its output:\n"
+                f"Compiling failed; {VARIABLE}=pure does without. The end of the output:\n"
                 + (done.stdout + done.stderr)[-4000:]
             )
         out = Path(building) / "out"
@@ -282,13 +292,18 @@ def _mypyc_extensions(plan: Plan, building: Path) -> list[Any]:
         return []
     from mypyc.build import mypycify
 
-    return mypycify(
+    extensions = mypycify(
         [f"{plan.package.name}/{file}" for file in plan.mypyc],
         group_name="sandbox_router",
         target_dir=str(building / "c"),
         opt_level="2",
         debug_level="0",
     )
+    for extension in extensions:
+        # What a newer C compiler warns of is no reason to do without.
+        flags = extension.extra_compile_args
+        extension.extra_compile_args = [flag for flag in flags if flag != "-Werror"]
+    return extensions
 
 
 # --- who asks for it ------------------------------------------------------------------------
@@ -327,7 +342,7 @@ def main(arguments: Sequence[str]) -> int:
         compile_into(ROOT / "router", building, is_sanitized=True)
         return 0
     try:
-        print(build(ROOT / "router", wish()).text)
+        print(build(ROOT / "router", wish(), say=functools.partial(print, flush=True)).text)
     except BuildFailed as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -105,16 +105,23 @@ def test_it_leaves_behind_exactly_what_only_builds():
     lock = (ROOT / "requirements-runtime.lock").read_text()
     (uninstall,) = [json.loads(rest) for rest in all_of("RUN") if '"uninstall"' in rest]
     left = set(uninstall[uninstall.index("--yes") + 1 :]) - {"pip"}
-    build_only = set()
+    wanted_by = {}
     for entry in re.split(r"\n(?=[a-z])", lock):
         comments = [line.partition("#")[2].strip() for line in entry.splitlines()[1:]]
-        wanted_by = {
+        wanted_by[entry.partition("==")[0]] = {
             comment.removeprefix("via").strip()
             for comment in comments
             if comment not in ("", "via") and not comment.startswith("-c ")
         }
-        if wanted_by and all("build-system" in who or who == "hatchling" for who in wanted_by):
-            build_only.add(entry.partition("==")[0])
+    build_only = set()
+    while more := {
+        name
+        for name, wanting in wanted_by.items()
+        if name not in build_only
+        and wanting
+        and all("build-system" in who or who in build_only for who in wanting)
+    }:
+        build_only |= more
 
     assert left == build_only
 

@@ -1,8 +1,10 @@
 """One head, read and sent on by the reference and by the compiled scanner: both must agree, or the scanner must have passed."""
 
+import ast
 import ipaddress
 from typing import Any
 
+from router.code_form import PACKAGE
 from router.errors import RouterError
 from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.head_lines import HeadLines
@@ -20,8 +22,6 @@ from router.routing.target import NamedBy
 from tests.fuzz.scanners import Scanners
 
 NOT_COMPARED = {"kind_table", "scan", "_lines", "_special", "is_plain"}
-REQUEST_FIELDS = {*HeadLines.__annotations__, *RequestHead.__annotations__} - NOT_COMPARED
-RESPONSE_FIELDS = {*HeadLines.__annotations__, *ResponseHead.__annotations__} - NOT_COMPARED
 ABSENT = object()
 SCOPES = [
     ResponseScope(
@@ -46,6 +46,22 @@ PEERS = [
 TRACEPARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
+def declared(module: str, name: str) -> set[str]:
+    """Returns the attributes that a class of proxy/wire declares, from its source: a compiled class doesn't tell."""
+    source = (PACKAGE / "proxy" / "wire" / f"{module}.py").read_text("utf-8")
+    (found,) = (
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    return {ast.unparse(node.target) for node in found.body if isinstance(node, ast.AnnAssign)}
+
+
+SHARED_FIELDS = declared("head_lines", "HeadLines") - NOT_COMPARED
+REQUEST_FIELDS = SHARED_FIELDS | declared("request_head", "RequestHead") - NOT_COMPARED
+RESPONSE_FIELDS = SHARED_FIELDS | declared("response_head", "ResponseHead") - NOT_COMPARED
+
+
 class Differ(AssertionError):
     """The scanner took a head and made something else of it."""
 
@@ -66,7 +82,8 @@ def compare_request(
     scanned, reference = RequestHead(), RequestHead()
     scanned.block = reference.block = block
     if not scanners.requests.read(scanned, block, previous):
-        check("what it left behind", block, vars(scanned), {"block": block})
+        untouched = fields(reference, REQUEST_FIELDS)
+        check("what it left behind", block, fields(scanned, REQUEST_FIELDS), untouched)
         return None
     try:
         read_request(reference, block)
@@ -110,7 +127,8 @@ def compare_response(scanners: Scanners, block: bytes) -> ResponseHead | None:
     scanned, reference = ResponseHead(), ResponseHead()
     scanned.block = reference.block = block
     if not scanners.responses.read(scanned, block):
-        check("what it left behind", block, vars(scanned), {"block": block})
+        untouched = fields(reference, RESPONSE_FIELDS)
+        check("what it left behind", block, fields(scanned, RESPONSE_FIELDS), untouched)
         return None
     try:
         read_response(reference, block)

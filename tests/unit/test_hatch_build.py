@@ -157,7 +157,7 @@ def test_a_wish_that_does_not_exist_is_refused(package):
 def test_mypyc_depends_on_all_that_its_modules_import(package, monkeypatch):
     monkeypatch.setattr(builder, "MYPYC", ("proxy/*.py",))
     (package / "proxy" / "gate.py").write_text("def open():\n    from toy.proxy import bolt\n")
-    (package / "proxy" / "bolt.py").write_text("import toy.limits\nimport os\n")
+    (package / "proxy" / "bolt.py").write_text("from toy import limits\nimport os\n")
     (package / "limits.py").write_text("")
     (package / "unrelated.py").write_text("")
 
@@ -173,9 +173,20 @@ def test_code_that_does_not_compile_fails_the_build_and_leaves_the_old_result(pa
     (compiled_folder(package) / MANIFEST).write_text("{}")
 
     with pytest.raises(builder.BuildFailed, match="SANDBOX_ROUTER_BUILD=pure"):
-        builder.build(package, "auto")
+        builder.build(package, "compiled")
 
     assert (compiled_folder(package) / MANIFEST).read_text() == "{}"
+
+
+def test_code_that_does_not_compile_keeps_nobody_from_running_it(package):
+    (package / "proxy" / "wire" / "scanner.pyx").write_text("def broken(:\n")
+
+    outcome = builder.build(package, "auto")
+
+    assert not outcome.is_compiled
+    assert (
+        "compiling failed; `SANDBOX_ROUTER_BUILD=compiled make compile` shows why" in outcome.text
+    )
 
 
 def test_the_compiled_module_runs_instead_of_its_source(package):
