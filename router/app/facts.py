@@ -70,6 +70,8 @@ class WorkerFacts:
             return await self.sandboxes(filter_from(argument))
         if asked == "explain":
             return await self.explain(question_from(argument))
+        if asked == "reload":
+            return await self._worker.reload()
         raise KeyError(asked)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
 import socket
-from typing import Final
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Final
 
 import uvloop
 
 from router import code_form
 from router.admin.port import AdminServer
+from router.app import descriptors
+from router.app.background import Background, background
 from router.app.facts import Facts, WorkerFacts
+from router.app.reaper import Reaper
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Sockets, Stop, Worker, installed_version
 from router.server.listeners import BindError, addresses_of, bind, close_all
@@ -23,19 +27,21 @@ from router.telemetry.logs import configure, take_all
 logger = logging.getLogger("sandbox_router.app")
 
 _FAILED: Final = 1
-_OTHER_DESCRIPTORS: Final = 256
-"""For listeners, logs, the admin port, the API server, files being read."""
 
 
 def run(settings: Settings) -> int:
-    """Serves until SIGTERM or SIGINT, then drains; a second signal ends at once. Returns the exit code."""
+    """Serves until SIGTERM or SIGINT, then drains; a second signal ends at once. SIGHUP reads every file again.
+
+    Returns the exit code.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing has been read that could be read again
     configure(
         level=settings.logs.log_level,
         log_format="json" if settings.logs.log_format == "json" else "text",
     )
     take_all()
     _warn(settings)
-    _raise_descriptor_limit(settings.limits.max_connections)
+    settings = _within_descriptors(settings)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
@@ -51,11 +57,18 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, stop.ask)
     admin = _bind_admin(settings)
     try:
-        if settings.listeners.workers > 1:
-            return await _serve_by_workers(settings, stop, admin)
-        return await _serve_alone(settings, stop, admin)
+        async with background() as tasks:
+            tasks.start(Reaper().run())
+            serve = _serve_by_workers if settings.listeners.workers > 1 else _serve_alone
+            return await serve(settings, stop, admin, tasks)
     finally:
         close_all(admin)
+
+
+def _on_hangup(tasks: Background, reload: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Has SIGHUP read every mounted file again."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(reload()))
 
 
 def _bind_admin(settings: Settings) -> list[socket.socket]:
@@ -63,7 +76,9 @@ def _bind_admin(settings: Settings) -> list[socket.socket]:
     return [] if address is None else bind(address, setting="admin-bind")
 
 
-async def _serve_alone(settings: Settings, stop: Stop, admin: list[socket.socket]) -> int:
+async def _serve_alone(
+    settings: Settings, stop: Stop, admin: list[socket.socket], tasks: Background
+) -> int:
     listeners = settings.listeners
     http = [] if listeners.http_bind is None else bind(listeners.http_bind, setting="http-bind")
     try:
@@ -75,6 +90,7 @@ async def _serve_alone(settings: Settings, stop: Stop, admin: list[socket.socket
         raise
     own = [*addresses_of(http), *addresses_of(https), *addresses_of(admin)]
     worker = Worker(settings, Sockets(http=http, https=https, own=own))
+    _on_hangup(tasks, worker.reload)
     try:
         async with _admin(admin, WorkerFacts(worker)):
             return await worker.run(stop, on_listening=lambda: _say(http, https, admin))
@@ -82,9 +98,12 @@ async def _serve_alone(settings: Settings, stop: Stop, admin: list[socket.socket
         close_all((*http, *https))
 
 
-async def _serve_by_workers(settings: Settings, stop: Stop, admin: list[socket.socket]) -> int:
+async def _serve_by_workers(
+    settings: Settings, stop: Stop, admin: list[socket.socket], tasks: Background
+) -> int:
     supervisor = Supervisor(settings, own_admin=addresses_of(admin))
     supervisor.bind()
+    _on_hangup(tasks, supervisor.reload)
     async with _admin(admin, supervisor):
         logger.info(
             "starting workers",
@@ -142,23 +161,12 @@ def _warn(settings: Settings) -> None:
         logger.warning("auth is none: whoever reaches this port reaches every sandbox")
 
 
-def _raise_descriptor_limit(max_connections: int) -> None:
-    """Raises the soft limit of open files as far as it goes: the usual 1,024 would end at 500 clients, two descriptors each.
-
-    Warns when `max_connections` (0 = no limit) can't be reached with what there is.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (ValueError, OSError):
-            logger.warning("cannot raise the limit of open files", extra={"fields": {"soft": soft}})
-    wanted = 2 * max_connections + _OTHER_DESCRIPTORS
-    if max_connections and soft < wanted:
-        logger.warning(
-            "too few open files are allowed for max-connections: raise the limit, or lower max-connections",
-            extra={
-                "fields": {"allowed": soft, "wanted": wanted, "max_connections": max_connections}
-            },
-        )
+def _within_descriptors(settings: Settings) -> Settings:
+    """Returns the settings with no more connections than there are descriptors for."""
+    wanted = settings.limits.max_connections
+    open_files = descriptors.raise_limit()
+    allowed = descriptors.connections_allowed(
+        open_files, wanted=wanted, workers=settings.listeners.workers
+    )
+    descriptors.tell(open_files, wanted=wanted, allowed=allowed)
+    return replace(settings, limits=replace(settings.limits, max_connections=allowed))

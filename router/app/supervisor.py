@@ -33,7 +33,16 @@ _DEATHS_WITHIN_S: Final = 30.0
 """So many dead workers in so short a time are no accident: the whole ends, and Kubernetes decides."""
 _RESPAWN_PAUSE_S: Final = 0.5
 _KILLED_WITHIN_S: Final = 5.0
-_WORKER_PROGRAM: Final = "import sys; from router.app.worker_process import main; sys.exit(main())"
+_WORKER_PROGRAM: Final = """\
+import signal, sys
+for ours in (signal.SIGINT, signal.SIGHUP):  # from a terminal they reach every process of the group, at any moment
+    signal.signal(ours, signal.SIG_IGN)
+from router.app.worker_process import main
+sys.exit(main())
+"""
+_ANSWER_S: Final = 5.0
+_RELOADED_WITHIN_S: Final = 30.0
+"""A key set may have to be fetched."""
 
 
 class WorkersKeepDying(RuntimeError):
@@ -218,6 +227,10 @@ class Supervisor:
         await stop.at_once.wait()
         self._signal(END_AT_ONCE)
 
+    async def reload(self) -> None:
+        """Has every worker read its files again."""
+        await self._ask_all("reload", timeout_s=_RELOADED_WITHIN_S)
+
     # --- facts for the admin port ---
 
     async def snapshot(self) -> Snapshot:
@@ -256,9 +269,11 @@ class Supervisor:
         """Returns each decision about a request, as the first worker that answers decides it. Raises Overloaded."""
         return await self._ask_one("explain", question_text(question))
 
-    async def _ask_all(self, question: str) -> list[tuple[_Slot, Any]]:
+    async def _ask_all(
+        self, question: str, *, timeout_s: float = _ANSWER_S
+    ) -> list[tuple[_Slot, Any]]:
         async def ask(slot: _Slot) -> tuple[_Slot, Any]:
-            return slot, await self._ask(slot, question, None)
+            return slot, await self._ask(slot, question, None, timeout_s=timeout_s)
 
         return list(await asyncio.gather(*(ask(slot) for slot in self._slots)))
 
@@ -269,12 +284,14 @@ class Supervisor:
                 return answer
         raise Overloaded("No worker process is running.")
 
-    async def _ask(self, slot: _Slot, question: str, argument: Any) -> Any:
+    async def _ask(
+        self, slot: _Slot, question: str, argument: Any, *, timeout_s: float = _ANSWER_S
+    ) -> Any:
         """Returns the worker's answer; None when it has none in time."""
         if slot.channel is None or not slot.is_listening:
             return None
         try:
-            return await slot.channel.ask(question, argument)
+            return await slot.channel.ask(question, argument, timeout_s=timeout_s)
         except (ChannelClosed, TimeoutError, RuntimeError) as exc:
             logger.warning(
                 "a worker gave no answer",

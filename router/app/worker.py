@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
@@ -45,6 +45,7 @@ from router.telemetry.metrics import Metrics
 from router.telemetry.namespace_labels import NamespaceLabels
 from router.telemetry.recorder import RouterTelemetry
 from router.telemetry.tracing import build_tracer
+from router.watched_file import Reloadable, reload_all
 
 logger = logging.getLogger("sandbox_router.app")
 
@@ -163,7 +164,9 @@ class Worker:
     async def run(self, stop: Stop, *, on_listening: Callable[[], None] = lambda: None) -> int:
         """Serves until asked to stop, then drains. Returns the exit code. Raises ValueError, OSError for a bad start."""
         async with contextlib.AsyncExitStack() as resources:
-            await self._build(resources)
+            if not await _unless_stopped(self._build(resources), stop):
+                logger.info("asked to stop before anything was served")
+                return 0
             tasks = await resources.enter_async_context(background())
             for run in (self._deadlines.run, self.sandboxes.run, *self.access.runners):
                 tasks.start(run())
@@ -172,6 +175,17 @@ class Worker:
             await tasks.until(stop.gently)
             await self._drain(stop)
         return 0
+
+    async def reload(self) -> None:
+        """Reads every mounted file again, and fetches what is fetched; says in the log how it ended."""
+        if not self._is_built:
+            return
+        sources: dict[str, Reloadable] = self.access.sources()
+        if self.sandboxes.file is not None:
+            sources["sandboxes"] = self.sandboxes.file
+        if self._tls is not None:
+            sources["certificate"] = self._tls.files
+        await reload_all(sources)
 
     async def _build(self, resources: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -348,6 +362,21 @@ class Worker:
         for listener in self._listeners:
             listener.stop()
         self._listeners = []
+
+
+async def _unless_stopped(building: Coroutine[Any, Any, None], stop: Stop) -> bool:
+    """Returns True when it was built, False when the wish to stop came first: some of it waits for other programs."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(building)
+    wish = loop.create_task(stop.gently.wait())
+    try:
+        await asyncio.wait((task, wish), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        wish.cancel()
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return not task.cancelled() and not stop.gently.is_set()
 
 
 def installed_version() -> str:

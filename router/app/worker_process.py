@@ -47,7 +47,6 @@ async def _run(control: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.gently.set)
     loop.add_signal_handler(END_AT_ONCE, stop.insist)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the terminal tells the supervisor too
     worker = Worker(
         plan.settings,
         Sockets(

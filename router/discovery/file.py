@@ -60,6 +60,7 @@ class FileDiscovery:
         self._default_namespace = default_namespace
         self._seen: _Reading | None = None
         index.set_awaited(None)
+        self._looking = asyncio.Lock()
 
     def __repr__(self) -> str:
         problem = self._seen.problem if self._seen else "not read yet"
@@ -78,10 +79,21 @@ class FileDiscovery:
     async def run(self) -> None:
         """Follows the file until cancelled."""
         while True:
-            # In a thread: a disk that hangs must not stop the requests of this process.
-            reading = await asyncio.to_thread(self._look, self._seen)
-            self._take(reading)
+            await self._poll()
             await asyncio.sleep(self._poll_interval_s)
+
+    async def reload(self) -> bool:
+        """Reads the file now, also when it looks unchanged. Returns True when a new table was put in force."""
+        before = self.reloads_succeeded
+        async with self._looking:
+            seen = self._seen and replace(self._seen, signature=None)
+            self._take(await asyncio.to_thread(self._look, seen))
+        return self.reloads_succeeded > before
+
+    async def _poll(self) -> None:
+        async with self._looking:
+            # In a thread: a disk that hangs must not stop the requests of this process.
+            self._take(await asyncio.to_thread(self._look, self._seen))
 
     def missing(self) -> list[str]:
         """Returns what keeps the router from being ready: a table that never was loaded."""

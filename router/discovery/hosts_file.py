@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-import stat
 from pathlib import Path
 from typing import Final
 
+from router.watched_file import read_regular
+
 logger = logging.getLogger("sandbox_router.discovery")
 
-_MAX_BYTES: Final = 4 * 1024 * 1024
 _LOCALHOST: Final = ["127.0.0.1", "::1"]
 """RFC 6761 §6.3: this name is never asked of a server."""
 
@@ -40,11 +40,8 @@ class HostsFile:
             state = (found.st_ino, found.st_size, found.st_mtime_ns)
             if state == self._read:
                 return
-            # A FIFO or a device here would hold up the whole router.
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-                raise OSError("not a file of a reasonable size")
-            text = self._path.read_text("utf-8", errors="replace")
-        except OSError as exc:
+            text = read_regular(self._path).decode("utf-8", errors="replace")
+        except (OSError, ValueError) as exc:
             if self._names:
                 logger.warning(
                     "the hosts file can't be read: its names are not known any more",

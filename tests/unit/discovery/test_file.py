@@ -281,3 +281,16 @@ async def test_a_fifo_in_the_files_place_keeps_the_table_and_the_watching(scene:
         await until(lambda: scene.host() == "10.0.0.2")
 
     assert scene.discovery.status("sandboxes").ok
+
+
+async def test_a_reload_reads_a_file_that_looks_unchanged(scene: Scene) -> None:
+    scene.path.write_text(listing("10.0.0.1"))
+    scene.discovery.load_once()
+    seen = scene.discovery._seen
+    assert seen is not None
+    before = os.stat(scene.path)
+    scene.path.write_text(listing("10.0.0.2"))
+    os.utime(scene.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert await scene.discovery.reload()
+    assert scene.host() == "10.0.0.2"
+    assert not await scene.discovery.reload()
