@@ -45,6 +45,10 @@ Sandbox Router, admin port. Never expose it outside the cluster.
 Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
+async def _healthy() -> list[str]:
+    return []
+
+
 class AdminServer:
     """Serves the admin pages on sockets that are already bound. May be started and stopped once; stop() any number of times.
 
@@ -62,12 +66,14 @@ class AdminServer:
         notes: Callable[[], Awaitable[Sequence[str]]],
         explain: Callable[[Question], Awaitable[Mapping[str, Any]]],
         sandboxes: Callable[[Filter], Awaitable[Mapping[str, Any]]],
+        health: Callable[[], Awaitable[list[str]]] = _healthy,
         page_timeout_s: float = 10.0,
     ) -> None:
         self._sockets = tuple(sockets)
         self._snapshot = snapshot
         self._missing = missing
         self._notes = notes
+        self._health = health
         self._explain = explain
         self._sandboxes = sandboxes
         self._page_timeout_s = page_timeout_s
@@ -150,6 +156,9 @@ class AdminServer:
         return response
 
     async def _healthz(self, request: web.BaseRequest) -> web.Response:
+        ailing = await self._health()
+        if ailing:
+            return _json(503, {"status": "failing", "failing": ailing})
         return _json(200, {"status": "ok"})
 
     async def _readyz(self, request: web.BaseRequest) -> web.Response:

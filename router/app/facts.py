@@ -28,6 +28,10 @@ class Facts(Protocol):
         """Returns what works less well than it could."""
         ...
 
+    async def health(self) -> list[str]:
+        """Returns what in this process does not work any more."""
+        ...
+
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
         """Returns the known sandboxes that the filter lets through."""
         ...
@@ -51,6 +55,10 @@ class WorkerFacts:
 
     async def notes(self) -> list[str]:
         return self._worker.notes()
+
+    async def health(self) -> list[str]:
+        """Returns nothing: a worker that can answer this is in good health."""
+        return []
 
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
         return self._worker.list_sandboxes(wanted)

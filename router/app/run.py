@@ -125,6 +125,7 @@ def _admin(sockets: list[socket.socket], facts: Facts) -> AdminServer:
         snapshot=facts.snapshot,
         missing=facts.missing,
         notes=facts.notes,
+        health=facts.health,
         explain=facts.explain,
         sandboxes=facts.sandboxes,
     )

@@ -40,9 +40,13 @@ for ours in (signal.SIGINT, signal.SIGHUP):  # from a terminal they reach every 
 from router.app.worker_process import main
 sys.exit(main())
 """
-_ANSWER_S: Final = 5.0
-_RELOADED_WITHIN_S: Final = 30.0
-"""A key set may have to be fetched."""
+_LOOK_EVERY_S: Final = 1.0
+_SILENT_AFTER_S: Final = 3.0
+_HUNG_AFTER_S: Final = 10.0
+"""No work of a worker takes nearly as long at a stretch: it is stopped, or caught in an endless loop."""
+_START_WITHIN_S: Final = 120.0
+_LEFT_AFTER_S: Final = 5.0
+"""How much longer than a drain may take a worker has to end."""
 
 
 class WorkersKeepDying(RuntimeError):
@@ -63,6 +67,13 @@ class _Slot:
         self.is_listening = False
         self.life = 0
         """The process's number in WorkerTotals; each replacement has a new one."""
+        self.heard_at = time.monotonic()
+        """When it last answered, began to listen or was started."""
+
+    def silent_for_s(self) -> float:
+        """Returns how long a worker that serves has said nothing; 0 when that is no matter yet."""
+        silent_s = time.monotonic() - self.heard_at
+        return silent_s if self.is_listening and silent_s >= _SILENT_AFTER_S else 0.0
 
     def close_sockets(self) -> None:
         close_all(self.http)
@@ -120,12 +131,15 @@ class Supervisor:
                     tasks.create_task(self._keep(slot), name=f"worker {slot.number}")
                     for slot in self._slots
                 ]
+                looking = tasks.create_task(self._look_after_workers(), name="look after workers")
                 await self._until_stopped(stop, keepers)
                 self._is_stopping = True
                 self._signal(signal.SIGTERM)
                 closing = tasks.create_task(self._close_sockets_in_time(), name="close sockets")
                 hurrying = tasks.create_task(self._hurry(stop), name="hurry")
-                await asyncio.wait(keepers)
+                await asyncio.wait(keepers, timeout=self._drained_within_s())
+                self._signal(signal.SIGKILL)
+                looking.cancel()
                 closing.cancel()
                 hurrying.cancel()
         except* WorkersKeepDying as group:
@@ -184,6 +198,7 @@ class Supervisor:
             ours.close()
             slot.process.kill()
             return await slot.process.wait()
+        slot.heard_at = time.monotonic()
         channel = slot.channel = await Channel.open(ours)
         own = (*self.addresses(), *self._own_admin)
         try:
@@ -200,6 +215,32 @@ class Supervisor:
     def _noted(self, slot: _Slot, event: str) -> None:
         if event == LISTENING:
             slot.is_listening = True
+            slot.heard_at = time.monotonic()
+
+    # --- workers that hang ---
+
+    async def _look_after_workers(self) -> None:
+        """Ends workers that don't answer any more; their places are filled as those of any that died."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.gather(*(self._look_after(slot) for slot in self._slots))
+
+    async def _look_after(self, slot: _Slot) -> None:
+        if slot.process is None or slot.process.returncode is not None:
+            return
+        life = slot.life
+        await self._ask(slot, "missing", None)
+        silent_s = time.monotonic() - slot.heard_at
+        limit_s = _HUNG_AFTER_S if slot.is_listening else _START_WITHIN_S
+        if silent_s < limit_s or slot.life != life or slot.process.returncode is not None:
+            return
+        logger.error(
+            "a worker hangs and is killed"
+            if slot.is_listening
+            else "a worker does not finish its start and is killed",
+            extra={"fields": {"worker": slot.number, "silent_s": round(silent_s, 1)}},
+        )
+        slot.process.kill()
 
     async def _kill(self) -> None:
         """Ends every process that is left, and sees it off: nobody else would take its exit code."""
@@ -217,6 +258,10 @@ class Supervisor:
             if slot.process is not None and slot.process.returncode is None:
                 slot.process.send_signal(number)
 
+    def _drained_within_s(self) -> float:
+        times = self._settings.time
+        return times.drain_delay_s + times.shutdown_timeout_s + _LEFT_AFTER_S
+
     async def _close_sockets_in_time(self) -> None:
         """Our copies of the sockets would go on queueing connections that nobody accepts."""
         await asyncio.sleep(self._settings.time.drain_delay_s)
@@ -229,9 +274,17 @@ class Supervisor:
 
     async def reload(self) -> None:
         """Has every worker read its files again."""
-        await self._ask_all("reload", timeout_s=_RELOADED_WITHIN_S)
+        await self._ask_all("reload")
 
     # --- facts for the admin port ---
+
+    async def health(self) -> list[str]:
+        """Returns the workers that should answer and don't."""
+        return [
+            f"worker {slot.number} has not answered for {silent_s:.0f} s"
+            for slot in self._slots
+            if (silent_s := slot.silent_for_s())
+        ]
 
     async def snapshot(self) -> Snapshot:
         """Returns the metrics of all workers, dead ones included, added up."""
@@ -249,11 +302,12 @@ class Supervisor:
         """Returns what keeps any worker from being ready."""
         missing = ["the router is shutting down"] if self._is_stopping else []
         for slot, answer in await self._ask_all("missing"):
-            if answer is None:
-                what = "does not answer" if slot.is_listening else "is not running"
-                missing.append(f"worker {slot.number} {what}")
-            else:
+            if answer is not None:
                 missing += [f"worker {slot.number}: {what}" for what in answer]
+            elif slot.is_listening:
+                missing.append(f"worker {slot.number} does not answer")
+            else:
+                missing.append(f"worker {slot.number} is not running")
         return missing
 
     async def notes(self) -> list[str]:
@@ -269,35 +323,33 @@ class Supervisor:
         """Returns each decision about a request, as the first worker that answers decides it. Raises Overloaded."""
         return await self._ask_one("explain", question_text(question))
 
-    async def _ask_all(
-        self, question: str, *, timeout_s: float = _ANSWER_S
-    ) -> list[tuple[_Slot, Any]]:
+    async def _ask_all(self, question: str) -> list[tuple[_Slot, Any]]:
         async def ask(slot: _Slot) -> tuple[_Slot, Any]:
-            return slot, await self._ask(slot, question, None, timeout_s=timeout_s)
+            return slot, await self._ask(slot, question, None)
 
         return list(await asyncio.gather(*(ask(slot) for slot in self._slots)))
 
     async def _ask_one(self, question: str, argument: Any) -> Mapping[str, Any]:
-        for slot in self._slots:
+        for slot in sorted(self._slots, key=lambda slot: slot.silent_for_s()):
             answer = await self._ask(slot, question, argument)
             if isinstance(answer, dict):
                 return answer
         raise Overloaded("No worker process is running.")
 
-    async def _ask(
-        self, slot: _Slot, question: str, argument: Any, *, timeout_s: float = _ANSWER_S
-    ) -> Any:
+    async def _ask(self, slot: _Slot, question: str, argument: Any) -> Any:
         """Returns the worker's answer; None when it has none in time."""
         if slot.channel is None or not slot.is_listening:
             return None
         try:
-            return await slot.channel.ask(question, argument, timeout_s=timeout_s)
+            answer = await slot.channel.ask(question, argument)
         except (ChannelClosed, TimeoutError, RuntimeError) as exc:
-            logger.warning(
+            logger.debug(
                 "a worker gave no answer",
                 extra={"fields": {"worker": slot.number, "asked": question, "reason": _why(exc)}},
             )
             return None
+        slot.heard_at = time.monotonic()
+        return answer
 
 
 def _why(error: Exception) -> str:

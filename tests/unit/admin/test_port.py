@@ -592,3 +592,23 @@ async def test_several_addresses_are_served_by_one_server():
         writer.close()
         await writer.wait_closed()
         assert b" 200 " in await place.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
+
+
+async def test_what_does_not_work_any_more_fails_the_liveness_probe(unused_tcp_port):
+    async def ailing():
+        return ["worker 0 has not answered for 4 s"]
+
+    sock = socket.create_server(("127.0.0.1", unused_tcp_port))
+    nothing = lambda *asked: None  # noqa: E731
+    admin = AdminServer(
+        sockets=[sock],
+        snapshot=nothing,
+        missing=nothing,
+        explain=nothing,
+        sandboxes=nothing,
+        health=ailing,
+    )
+    url = f"http://127.0.0.1:{unused_tcp_port}/healthz"
+    async with admin, aiohttp.ClientSession() as client, client.get(url) as response:
+        assert response.status == 503
+        assert (await response.json())["failing"] == ["worker 0 has not answered for 4 s"]

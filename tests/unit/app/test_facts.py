@@ -104,6 +104,7 @@ def facts(worker: Working) -> WorkerFacts:
 async def test_each_fact_is_the_workers(facts: WorkerFacts, worker: Working) -> None:
     assert await facts.missing() == ["patience"]
     assert await facts.notes() == ["half blind"]
+    assert await facts.health() == []
     assert await facts.explain(QUESTION) == {"outcome": {"status": 200}}
     assert worker.asked == [QUESTION]
     assert "box-b" in json.dumps(await facts.sandboxes(WANTED))

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
-from router.app import channel as channel_module
 from router.app import supervisor as supervisor_module
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.worker import Stop
@@ -136,29 +136,79 @@ async def test_what_all_workers_note_is_said_once(
         assert await place.supervisor.notes() == []
 
         async def told(slot: object, question: str, argument: object) -> list[str]:
-            assert question == "notes"
-            return ["routing by pods alone", "sandboxes: 403"]
+            return ["routing by pods alone", "sandboxes: 403"] if question == "notes" else []
 
         monkeypatch.setattr(place.supervisor, "_ask", told)
         assert await place.supervisor.notes() == ["routing by pods alone", "sandboxes: 403"]
 
 
-async def test_while_a_worker_hangs_readiness_and_numbers_are_told_in_time(
+async def test_a_worker_that_hangs_is_told_of_at_once_and_replaced(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_SILENT_AFTER_S", 0.5)
+    monkeypatch.setattr(supervisor_module, "_HUNG_AFTER_S", 6.0)
+    async with running(make_settings(workers=2)) as place:
+        supervisor = place.supervisor
+        await place.until_ready()
+        for _ in range(4):
+            assert (await place.get_health()).startswith(b"HTTP/1.1 200 OK")
+        counted = await place.requests_counted()
+        first, second = place.pids()
+        os.kill(first, signal.SIGSTOP)
+
+        began_at = time.monotonic()
+        assert await supervisor.missing() == ["worker 0 does not answer"]
+        assert await place.requests_counted() == counted, "its last known counts stand in"
+        assert (await supervisor.sandboxes(Filter()))["total"] == 2
+        assert time.monotonic() - began_at < supervisor_module._HUNG_AFTER_S
+        await until(supervisor.health, lambda ailing: ailing != [])
+        (ailing,) = await supervisor.health()
+        assert ailing.startswith("worker 0 has not answered for ")
+
+        await place.until_ready()
+        assert first not in place.pids()
+        assert second in place.pids()
+        assert await supervisor.health() == []
+        assert await place.requests_counted() == counted
+    assert "a worker hangs and is killed" in caplog.messages
+
+
+async def test_a_worker_that_hangs_does_not_hold_up_the_end(
     make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "DEADLINES_S", {"missing": 0.2, "snapshot": 0.2})
-    async with running(make_settings(workers=2)) as place:
+    monkeypatch.setattr(supervisor_module, "_LEFT_AFTER_S", 0.1)
+    settings = make_settings(workers=1, drain_delay="0", shutdown_timeout="0.1s")
+    async with running(settings) as place:
         await place.until_ready()
-        await place.get_health()
-        before = await place.requests_counted()
-        hung = place.pids()[0]
-        os.kill(hung, signal.SIGSTOP)
+        (pid,) = place.pids()
+        os.kill(pid, signal.SIGSTOP)
+        place.stop.ask()
+        await until(_is_gone(pid), lambda gone: gone)
+    assert place.code == 0
+
+
+def _is_gone(pid: int) -> Callable[[], Any]:
+    async def gone() -> bool:
         try:
-            async with asyncio.timeout(5):
-                assert await place.supervisor.missing() == ["worker 0 does not answer"]
-                assert await place.requests_counted() == before
-        finally:
-            os.kill(hung, signal.SIGCONT)
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    return gone
+
+
+async def test_a_worker_that_does_not_finish_its_start_is_replaced(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "_START_WITHIN_S", 0.1)
+    monkeypatch.setattr(supervisor_module, "_RESPAWN_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor_module, "_WORKER_PROGRAM", "import time; time.sleep(1000)")
+    place = Place(make_settings(workers=1))
+    with pytest.raises(WorkersKeepDying):
+        await place.run()
+    assert "a worker does not finish its start and is killed" in caplog.messages
 
 
 async def test_a_second_wish_ends_a_long_drain_at_once(make_settings: MakeSettings) -> None:
