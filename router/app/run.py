@@ -18,8 +18,9 @@ from router.app import descriptors
 from router.app.background import Background, background
 from router.app.facts import Facts, WorkerFacts
 from router.app.reaper import Reaper
+from router.app.stop import Stop
 from router.app.supervisor import Supervisor, WorkersKeepDying
-from router.app.worker import Sockets, Stop, Worker, installed_version
+from router.app.worker import Sockets, Worker, installed_version
 from router.server.listeners import BindError, addresses_of, bind, close_all
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all

@@ -12,6 +12,7 @@ from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
 from router.kube.api_client import KubernetesApi
 from router.proxy.needs import EndpointSource
+from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
 from router.routing.names import AddressesOnly, Resolver
@@ -79,7 +80,11 @@ def build_resolver(settings: Settings) -> ClosableResolver:
 
 
 def build_sandboxes(
-    settings: Settings, *, api: KubernetesApi | None, on_retired: Callable[[Endpoint], None]
+    settings: Settings,
+    *,
+    api: KubernetesApi | None,
+    on_retired: Callable[[Endpoint], None],
+    waiting_elsewhere: Elsewhere = ALONE,
 ) -> Sandboxes:
     """Returns the table and its discovery. Raises ValueError for a sandboxes file that can't be used."""
     discovery = settings.discovery
@@ -92,6 +97,7 @@ def build_sandboxes(
     index = EndpointIndex(
         waiting_room=discovery.waiting_room,
         waiting_room_per_namespace=discovery.waiting_room_per_namespace,
+        waiting_elsewhere=waiting_elsewhere,
     )
     if discovery.discovery == "file":
         assert discovery.sandboxes_file is not None

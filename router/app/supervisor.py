@@ -18,7 +18,8 @@ from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import filter_text, question_text
-from router.app.worker import Stop
+from router.app.shared_counts import SharedCounts, new_secret
+from router.app.stop import Stop
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind, close_all
@@ -91,6 +92,8 @@ class Supervisor:
         self._totals = WorkerTotals()
         self._lives = itertools.count(1)
         self._is_stopping = False
+        self._counts = SharedCounts.create(workers=settings.listeners.workers)
+        self._secret = new_secret()
 
     def __repr__(self) -> str:
         living = sum(slot.is_listening for slot in self._slots)
@@ -121,6 +124,12 @@ class Supervisor:
         first = self._slots[0]
         return addresses_of(first.http) + addresses_of(first.https)
 
+    def close(self) -> None:
+        """Closes what was bound and made; for one whose run() has ended or never began."""
+        for slot in self._slots:
+            slot.close_sockets()
+        self._counts.close()
+
     # --- life ---
 
     async def run(self, stop: Stop) -> int:
@@ -145,9 +154,8 @@ class Supervisor:
         except* WorkersKeepDying as group:
             raise group.exceptions[0] from None
         finally:
-            for slot in self._slots:
-                slot.close_sockets()
             await self._kill()
+            self.close()
         return 0
 
     async def _until_stopped(self, stop: Stop, keepers: list[asyncio.Task[None]]) -> None:
@@ -166,6 +174,7 @@ class Supervisor:
                 code = await self._one_life(slot)
             finally:
                 self._totals.died(slot.life)
+                self._counts.clear(slot.number)
             if self._is_stopping:
                 return
             now = time.monotonic()
@@ -180,6 +189,7 @@ class Supervisor:
 
     async def _one_life(self, slot: _Slot) -> int:
         ours, theirs = socket.socketpair()
+        share = self._counts.share(slot.number, self._secret)
         http_fds = tuple(sock.fileno() for sock in slot.http)
         https_fds = tuple(sock.fileno() for sock in slot.https)
         with theirs:
@@ -189,7 +199,7 @@ class Supervisor:
                     "-c",
                     _WORKER_PROGRAM,
                     str(theirs.fileno()),
-                    pass_fds=(theirs.fileno(), *http_fds, *https_fds),
+                    pass_fds=(theirs.fileno(), share.fd, *http_fds, *https_fds),
                 )
             except BaseException:
                 ours.close()
@@ -202,7 +212,7 @@ class Supervisor:
         channel = slot.channel = await Channel.open(ours)
         own = (*self.addresses(), *self._own_admin)
         try:
-            await channel.send(pickle.dumps(Plan(self._settings, http_fds, https_fds, own)))
+            await channel.send(pickle.dumps(Plan(self._settings, http_fds, https_fds, own, share)))
             await channel.serve(answer=_refuse, on_event=lambda event: self._noted(slot, event))
             return await slot.process.wait()
         except ChannelClosed:

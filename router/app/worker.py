@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Final
@@ -19,6 +19,8 @@ from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
 from router.app.background import Background, background
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
+from router.app.shared_counts import ALL_ALONE, PodCounts
+from router.app.stop import Stop, unless_stopped
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
@@ -64,28 +66,14 @@ class Sockets:
     own: Sequence[tuple[str, int]] = field(default=())
 
 
-class Stop:
-    """The wish to stop: first gently, then at once."""
-
-    def __init__(self) -> None:
-        self.gently = asyncio.Event()
-        self.at_once = asyncio.Event()
-
-    def ask(self) -> None:
-        """A first call drains, a second one ends."""
-        (self.at_once if self.gently.is_set() else self.gently).set()
-
-    def insist(self) -> None:
-        """Ends at once, whatever was asked before."""
-        self.gently.set()
-        self.at_once.set()
-
-
 class Worker:
     """Everything of one process that carries requests. Build it inside the running loop with build()."""
 
-    def __init__(self, settings: Settings, sockets: Sockets) -> None:
+    def __init__(
+        self, settings: Settings, sockets: Sockets, *, elsewhere: PodCounts = ALL_ALONE
+    ) -> None:
         self._settings = settings
+        self._elsewhere = elsewhere
         self._sockets = sockets
         self._is_built = False
         self._is_stopping = False
@@ -164,7 +152,7 @@ class Worker:
     async def run(self, stop: Stop, *, on_listening: Callable[[], None] = lambda: None) -> int:
         """Serves until asked to stop, then drains. Returns the exit code. Raises ValueError, OSError for a bad start."""
         async with contextlib.AsyncExitStack() as resources:
-            if not await _unless_stopped(self._build(resources), stop):
+            if not await unless_stopped(self._build(resources), stop):
                 logger.info("asked to stop before anything was served")
                 return 0
             tasks = await resources.enter_async_context(background())
@@ -203,7 +191,12 @@ class Worker:
             resolver=resolver,
         )
         resources.callback(pool.close)
-        self.sandboxes = build_sandboxes(settings, api=api, on_retired=pool.retire)
+        self.sandboxes = build_sandboxes(
+            settings,
+            api=api,
+            on_retired=pool.retire,
+            waiting_elsewhere=self._elsewhere.waiting,
+        )
         self.access = build_access(settings, reviewer=reviewer, current=self.sandboxes.current)
         for close in self.access.closers:
             resources.push_async_callback(close)
@@ -247,6 +240,8 @@ class Worker:
             identity_of=_identity_of,
             identity_in_header=parse_xfcc,
             tracer=tracer,
+            requests_elsewhere=self._elsewhere.requests,
+            tunnels_elsewhere=self._elsewhere.tunnels,
         )
         self._explainer = Explainer(
             targets=self.targets,
@@ -362,21 +357,6 @@ class Worker:
         for listener in self._listeners:
             listener.stop()
         self._listeners = []
-
-
-async def _unless_stopped(building: Coroutine[Any, Any, None], stop: Stop) -> bool:
-    """Returns True when it was built, False when the wish to stop came first: some of it waits for other programs."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(building)
-    wish = loop.create_task(stop.gently.wait())
-    try:
-        await asyncio.wait((task, wish), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        wish.cancel()
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-    return not task.cancelled() and not stop.gently.is_set()
 
 
 def installed_version() -> str:

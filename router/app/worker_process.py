@@ -14,7 +14,9 @@ import uvloop
 
 from router.app.channel import Channel
 from router.app.facts import WorkerFacts
-from router.app.worker import Sockets, Stop, Worker
+from router.app.shared_counts import Share, join
+from router.app.stop import Stop
+from router.app.worker import Sockets, Worker
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all
 
@@ -33,6 +35,7 @@ class Plan:
     http_fds: tuple[int, ...]
     https_fds: tuple[int, ...]
     own: tuple[tuple[str, int], ...]
+    share: Share
 
 
 async def _run(control: socket.socket) -> int:
@@ -54,6 +57,7 @@ async def _run(control: socket.socket) -> int:
             https=[socket.socket(fileno=fd) for fd in plan.https_fds],
             own=plan.own,
         ),
+        elsewhere=join(plan.share),
     )
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(

@@ -52,6 +52,7 @@ from router.proxy.wire.partial_head import PartialHead, check_sizes
 from router.proxy.wire.peer import Network, Peer, client_address
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.stripping import Stripped
+from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, State
 from router.routing.target import TargetParser
 from router.tasks import TaskSet
@@ -86,6 +87,8 @@ class Gateway:
         path_mode: str = "strip",
         stripped: Stripped | None = None,
         tracer: Tracer | None = None,
+        requests_elsewhere: Elsewhere = ALONE,
+        tunnels_elsewhere: Elsewhere = ALONE,
     ) -> None:
         self.targets = targets
         self.authenticator = authenticator
@@ -115,10 +118,12 @@ class Gateway:
         self._requests_by_sandbox = Slots(
             limit=limits.max_requests_per_sandbox,
             refusal="This sandbox has too many open requests (max-requests-per-sandbox).",
+            elsewhere=requests_elsewhere,
         )
         self._tunnels_by_client = Slots(
             limit=limits.max_tunnels_per_client,
             refusal="This client has too many open tunnels (max-tunnels-per-client).",
+            elsewhere=tunnels_elsewhere,
         )
         self._has_slots = bool(limits.max_requests_per_sandbox or limits.max_tunnels_per_client)
         deadlines.sweep_with(pool.sweep)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from router.errors import TooManyRequests
+from router.routing.elsewhere import ALONE, Elsewhere
 
 
 class Slots:
-    """Counts open places by key. `limit` 0 means no limit, and then nothing is counted."""
+    """Counts open places by key, those of the pod's other workers included. `limit` 0 means no limit, and then nothing is counted."""
 
-    __slots__ = ("_limit", "_refusal", "_taken")
+    __slots__ = ("_elsewhere", "_limit", "_refusal", "_taken")
 
-    def __init__(self, *, limit: int, refusal: str) -> None:
+    def __init__(self, *, limit: int, refusal: str, elsewhere: Elsewhere = ALONE) -> None:
         self._limit = limit
+        self._elsewhere = elsewhere
         self._refusal = refusal
         self._taken: dict[str, int] = {}
 
@@ -23,23 +25,26 @@ class Slots:
         if not self._limit:
             return None
         taken = self._taken.get(key, 0)
-        if taken >= self._limit:
+        if taken + self._elsewhere.others(key) >= self._limit:
             raise TooManyRequests(self._refusal)
         self._taken[key] = taken + 1
-        return Slot(self._taken, key)
+        self._elsewhere.add(key, 1)
+        return Slot(self._taken, key, self._elsewhere)
 
 
 class Slot:
     """One place that is taken."""
 
-    __slots__ = ("_key", "_taken")
+    __slots__ = ("_elsewhere", "_key", "_taken")
 
-    def __init__(self, taken: dict[str, int], key: str) -> None:
+    def __init__(self, taken: dict[str, int], key: str, elsewhere: Elsewhere) -> None:
         self._taken = taken
+        self._elsewhere = elsewhere
         self._key = key
 
     def give_back(self) -> None:
         """Frees the place; call it once."""
+        self._elsewhere.add(self._key, -1)
         left = self._taken[self._key] - 1
         if left:
             self._taken[self._key] = left

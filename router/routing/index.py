@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.freshness import Freshness
 from router.routing.waiting import Waiter, WaitingRoom
@@ -39,6 +40,7 @@ class EndpointIndex:
         *,
         waiting_room: int,
         waiting_room_per_namespace: int,
+        waiting_elsewhere: Elsewhere = ALONE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.events = 0
@@ -57,7 +59,9 @@ class EndpointIndex:
         self._in_namespace: dict[str, int] = {}
         self._ready = 0
         self._room = WaitingRoom(
-            places=waiting_room, places_per_namespace=waiting_room_per_namespace
+            places=waiting_room,
+            places_per_namespace=waiting_room_per_namespace,
+            elsewhere=waiting_elsewhere,
         )
 
     def __repr__(self) -> str:

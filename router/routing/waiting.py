@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from router.errors import SandboxNotReady
+from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import SandboxRef
 
 ROOM_IS_FULL: Final = "the waiting room is full"
 SHARE_IS_FULL: Final = "the namespace's share of the waiting room is full"
 IS_FULL: Final = frozenset((ROOM_IS_FULL, SHARE_IS_FULL))
 """The reasons of a SandboxNotReady for which nobody waited."""
+_WHOLE: Final = ""
+"""Stands for the whole room where namespaces are counted; no namespace is named so."""
 
 
 class Waiter:
@@ -47,8 +50,11 @@ class Waiter:
 class WaitingRoom:
     """Holds Waiters by the name they asked for, bounded as a whole and for each namespace."""
 
-    def __init__(self, *, places: int, places_per_namespace: int) -> None:
-        """Zero places mean that nobody waits."""
+    def __init__(
+        self, *, places: int, places_per_namespace: int, elsewhere: Elsewhere = ALONE
+    ) -> None:
+        """Zero places mean that nobody waits. The rooms of the pod's other workers count as well."""
+        self._elsewhere = elsewhere
         self._places = places
         self._places_per_namespace = places_per_namespace
         self._occupied = 0
@@ -64,14 +70,17 @@ class WaitingRoom:
     def enter(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
         """Returns a place for a request that waits for `ref`. Raises SandboxNotReady when there is none."""
         in_namespace = self._by_namespace.get(ref.namespace, 0)
-        if self._occupied >= self._places:
+        elsewhere = self._elsewhere
+        if self._occupied + elsewhere.others(_WHOLE) >= self._places:
             raise SandboxNotReady(reason=ROOM_IS_FULL)
-        if in_namespace >= self._places_per_namespace:
+        if in_namespace + elsewhere.others(ref.namespace) >= self._places_per_namespace:
             raise SandboxNotReady(reason=SHARE_IS_FULL)
         waiter = Waiter(self, ref, wake)
         self._by_ref.setdefault(ref, {})[waiter] = None
         self._by_namespace[ref.namespace] = in_namespace + 1
         self._occupied += 1
+        elsewhere.add(_WHOLE, 1)
+        elsewhere.add(ref.namespace, 1)
         return waiter
 
     def wake(self, refs: Iterable[SandboxRef]) -> None:
@@ -97,6 +106,8 @@ class WaitingRoom:
 
     def _release(self, namespace: str, places: int) -> None:
         self._occupied -= places
+        self._elsewhere.add(_WHOLE, -places)
+        self._elsewhere.add(namespace, -places)
         left = self._by_namespace[namespace] - places
         if left:
             self._by_namespace[namespace] = left

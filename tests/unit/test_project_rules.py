@@ -22,6 +22,7 @@ TASK_STARTERS = ("create_task", "ensure_future")
 # Where a class or a function owns tasks without a group, and ends each of them itself.
 TASK_OWNERS = {
     "router/app/background.py",
+    "router/app/stop.py",
     "router/app/supervisor.py",
     "router/app/worker.py",
     "router/tasks.py",

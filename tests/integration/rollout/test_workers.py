@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 from router.app import supervisor as module
+from router.app.stop import Stop
 from router.app.supervisor import Supervisor
-from router.app.worker import Stop
 from router.settings import load
 from tests.fakes.router_process import RouterProcess, router
 from tests.integration.proxy.messages import request
@@ -98,6 +98,40 @@ async def test_a_killed_worker_is_replaced_and_what_comes_meanwhile_is_answered(
         assert survivor in workers_of(running)
         assert victim not in workers_of(running)
         assert len(workers_of(running)) == 2
+
+
+async def test_a_limit_holds_for_all_workers_together(tmp_path):
+    limit = HELD // 2
+    async with (
+        sandbox() as box,
+        two_workers(box.write_table(tmp_path), f"--max-requests-per-sandbox={limit}") as running,
+    ):
+        wires = []
+        for _ in range(HELD):
+            wire = await dial(("127.0.0.1", running.http_port))
+            wire.send(request("GET", "/hold"))
+            wires.append(wire)
+            if (
+                len(wires) <= limit
+            ):  # one at a time: two workers that decide at once may go one over
+                await until(lambda: box.held == len(wires))
+        refused = [await wire.answer() for wire in wires[limit:]]
+        assert {answer.status for answer in refused} == {429}
+        carriers = {owner(wire, workers_of(running)) for wire in wires[:limit]}
+        assert len(carriers) == 2, "no test of two workers: try again"
+
+        victim = owner(wires[0], workers_of(running))
+        carried = sum(owner(wire, workers_of(running)) == victim for wire in wires[:limit])
+        os.kill(victim, signal.SIGKILL)
+        await running.until_ready()
+        again, before = [], box.held
+        for _ in range(carried):
+            again.append(await dial(("127.0.0.1", running.http_port)))
+            again[-1].send(request("GET", "/hold"))
+            await until(lambda: box.held == before + len(again), what="a dead one's places")
+        box.let_go.set()
+        for wire in [*wires, *again]:
+            wire.close()
 
 
 async def ask_once(address):

@@ -16,8 +16,8 @@ import pytest
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app import supervisor as supervisor_module
+from router.app.stop import Stop
 from router.app.supervisor import Supervisor, WorkersKeepDying
-from router.app.worker import Stop
 from router.errors import Overloaded
 from router.server.listeners import BindError, bind, close_all
 from router.settings import Address, Settings
@@ -291,8 +291,7 @@ async def test_without_a_worker_questions_are_refused_clearly(make_settings: Mak
         with pytest.raises(Overloaded):
             await supervisor.explain(QUESTION)
     finally:
-        for slot in supervisor._slots:
-            slot.close_sockets()
+        supervisor.close()
 
 
 def test_every_worker_has_sockets_of_its_own_on_one_port(make_settings: MakeSettings) -> None:
@@ -304,8 +303,7 @@ def test_every_worker_has_sockets_of_its_own_on_one_port(make_settings: MakeSett
         assert ports == {addresses[0][1]}
         assert len({slot.http[0].fileno() for slot in supervisor._slots}) == 3
     finally:
-        for slot in supervisor._slots:
-            slot.close_sockets()
+        supervisor.close()
 
 
 def test_a_port_that_cannot_be_had_stops_the_start(make_settings: MakeSettings) -> None:

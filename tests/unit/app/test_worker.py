@@ -14,7 +14,8 @@ import pytest
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
-from router.app.worker import Sockets, Stop, Worker, _limits, installed_version
+from router.app.stop import Stop
+from router.app.worker import Sockets, Worker, _limits, installed_version
 from router.errors import Overloaded
 from router.proxy.deadlines import NEVER
 from router.server.listeners import addresses_of, bind, close_all

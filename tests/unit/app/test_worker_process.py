@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from router.app.channel import Channel
+from router.app.shared_counts import SharedCounts
 from router.app.supervisor import _WORKER_PROGRAM
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.server.listeners import addresses_of, bind, close_all
@@ -59,24 +60,27 @@ async def started(settings: Settings) -> AsyncIterator[Process]:
     sockets = bind(address, setting="http-bind")
     fds = tuple(sock.fileno() for sock in sockets)
     own = tuple(addresses_of(sockets))
+    counts = SharedCounts.create(workers=1)
+    share = counts.share(0, b"secret")
     with theirs:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
             _WORKER_PROGRAM,
             str(theirs.fileno()),
-            pass_fds=(theirs.fileno(), *fds),
+            pass_fds=(theirs.fileno(), share.fd, *fds),
             stderr=asyncio.subprocess.PIPE,
             cwd=ROOT,
         )
     place = Process(process, await Channel.open(ours), own[0][1])
     try:
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            await place.channel.send(pickle.dumps(Plan(settings, fds, (), own)))
+            await place.channel.send(pickle.dumps(Plan(settings, fds, (), own, share)))
             serving = tasks.create_task(place.serve())
             yield place
             serving.cancel()
     finally:
+        counts.close()
         place.channel.close()
         close_all(sockets)
         if process.returncode is None:
