@@ -17,7 +17,13 @@ import orjson
 
 logger = logging.getLogger("sandbox_router.app")
 
-DEADLINES_S: Final = {"missing": 0.7, "notes": 0.7, "snapshot": 2.0, "sandboxes": 2.0, "reload": 30.0}
+DEADLINES_S: Final = {
+    "missing": 0.7,
+    "notes": 0.7,
+    "snapshot": 2.0,
+    "sandboxes": 2.0,
+    "reload": 30.0,
+}
 """How long an answer may take, so that /readyz and /metrics answer within their probes' limits while a process hangs."""
 _DEADLINE_S: Final = 5.0
 _MAX_FRAME: Final = 256 * 1024 * 1024

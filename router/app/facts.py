@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
@@ -11,6 +11,9 @@ from router.app.worker import Worker
 from router.routing.endpoint import State
 from router.telemetry.process_metrics import full_snapshot
 from router.telemetry.snapshot import Snapshot
+
+TABLE: Final = "table"
+"""Asked by a new worker of the supervisor, and by the supervisor of the others: a page of routing.handover."""
 
 
 class Facts(Protocol):
@@ -67,7 +70,7 @@ class WorkerFacts:
         return await self._worker.explain(question)
 
     async def answer(self, asked: str, argument: Any) -> Any:
-        """Answers the supervisor. Raises KeyError for what isn't one of the five questions."""
+        """Answers the supervisor. Raises KeyError for what isn't one of the six questions."""
         if asked == "snapshot":
             return await self.snapshot()
         if asked == "missing":
@@ -78,6 +81,8 @@ class WorkerFacts:
             return await self.sandboxes(filter_from(argument))
         if asked == "explain":
             return await self.explain(question_from(argument))
+        if asked == TABLE:
+            return self._worker.table_page(argument)
         if asked == "reload":
             return await self._worker.reload()
         raise KeyError(asked)

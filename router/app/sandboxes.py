@@ -14,6 +14,7 @@ from router.kube.api_client import KubernetesApi
 from router.proxy.needs import EndpointSource
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef
+from router.routing.handover import HandedTable
 from router.routing.index import EndpointIndex
 from router.routing.names import AddressesOnly, Resolver
 from router.routing.source import IndexSource
@@ -45,6 +46,8 @@ class Sandboxes:
     """What stands out about one sandbox."""
     refused: Callable[[], Mapping[str, int]] = dict
     """How many watches of each resource the API server refuses."""
+    adopt: Callable[[HandedTable], None] | None = None
+    """Takes another worker's table for the start; None where each worker has its own at once."""
     watch_restarts: Mapping[tuple[str, str], int] = field(default_factory=Counter)
     file: FileDiscovery | None = None
 
@@ -117,6 +120,7 @@ def build_sandboxes(
         source=IndexSource(index, is_catching_up=watches.is_catching_up),
         discovery=watches,
         index=index,
+        adopt=watches.adopt,
         notes=watches.notes,
         notes_about=watches.notes_about,
         refused=watches.refused,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
-from router.app.facts import filter_text, question_text
+from router.app.facts import TABLE, filter_text, question_text
 from router.app.shared_counts import SharedCounts, new_secret
 from router.app.stop import Stop
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
@@ -213,7 +213,9 @@ class Supervisor:
         own = (*self.addresses(), *self._own_admin)
         try:
             await channel.send(pickle.dumps(Plan(self._settings, http_fds, https_fds, own, share)))
-            await channel.serve(answer=_refuse, on_event=lambda event: self._noted(slot, event))
+            await channel.serve(
+                answer=self._answer, on_event=lambda event: self._noted(slot, event)
+            )
             return await slot.process.wait()
         except ChannelClosed:
             return await slot.process.wait()
@@ -226,6 +228,19 @@ class Supervisor:
         if event == LISTENING:
             slot.is_listening = True
             slot.heard_at = time.monotonic()
+
+    # --- a table for a new worker ---
+
+    async def _answer(self, question: str, argument: Any) -> Any:
+        """Answers a worker: its one question is for a page of another's table. None when nobody has a whole one."""
+        if question != TABLE:
+            raise KeyError(question)
+        donor = argument.get("donor")
+        for slot in self._slots if donor is None else (self._slots[donor],):
+            page = await self._ask(slot, TABLE, argument)
+            if page is not None:
+                return {**page, "donor": slot.number}
+        return None
 
     # --- workers that hang ---
 
@@ -364,7 +379,3 @@ class Supervisor:
 
 def _why(error: Exception) -> str:
     return "no answer in time" if isinstance(error, TimeoutError) else str(error)
-
-
-async def _refuse(question: str, argument: Any) -> Any:
-    raise KeyError(question)

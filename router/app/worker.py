@@ -17,6 +17,7 @@ from typing import Any, Final
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
+from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
@@ -35,6 +36,7 @@ from router.proxy.needs import Limits
 from router.proxy.pool import Pool
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import SandboxRef
+from router.routing.handover import Donor, Page
 from router.routing.target import TargetParser
 from router.server.drain import drain
 from router.server.listeners import Listener
@@ -70,9 +72,15 @@ class Worker:
     """Everything of one process that carries requests. Build it inside the running loop with build()."""
 
     def __init__(
-        self, settings: Settings, sockets: Sockets, *, elsewhere: PodCounts = ALL_ALONE
+        self,
+        settings: Settings,
+        sockets: Sockets,
+        *,
+        elsewhere: PodCounts = ALL_ALONE,
+        ask_siblings: AskSiblings | None = None,
     ) -> None:
         self._settings = settings
+        self._ask_siblings = ask_siblings
         self._elsewhere = elsewhere
         self._sockets = sockets
         self._is_built = False
@@ -92,6 +100,7 @@ class Worker:
             else None
         )
         self._tls: TlsContextSource | None = None
+        self._donor: Donor | None = None
         self._deadlines = Deadlines()
         self.sandboxes: Sandboxes
         self.access: Access
@@ -158,6 +167,7 @@ class Worker:
             tasks = await resources.enter_async_context(background())
             for run in (self._deadlines.run, self.sandboxes.run, *self.access.runners):
                 tasks.start(run())
+            await adopt_table(self.sandboxes, self._ask_siblings)
             await self._listen(tasks)
             on_listening()
             await tasks.until(stop.gently)
@@ -254,6 +264,8 @@ class Worker:
             max_staleness_s=settings.discovery.max_staleness_s,
         )
         self._show_readings(pool)
+        if self.sandboxes.index is not None:
+            self._donor = Donor(self.sandboxes.index)
         self._is_built = True
 
     async def _api(
@@ -282,6 +294,10 @@ class Worker:
         readings.read_log(metrics, logs.lost)
         if self._access_log is not None:
             readings.read_access_log(metrics, self._access_log)
+
+    def table_page(self, asked: Page) -> Page | None:
+        """Returns a page of this worker's table for a sibling; None without a whole table."""
+        return None if self._donor is None else self._donor.page(asked)
 
     async def _listen(self, tasks: Background) -> None:
         settings, gateway = self._settings, self.gateway

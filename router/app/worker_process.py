@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import uvloop
 
 from router.app.channel import Channel
-from router.app.facts import WorkerFacts
+from router.app.facts import TABLE, WorkerFacts
 from router.app.shared_counts import Share, join
 from router.app.stop import Stop
 from router.app.worker import Sockets, Worker
@@ -58,6 +58,7 @@ async def _run(control: socket.socket) -> int:
             own=plan.own,
         ),
         elsewhere=join(plan.share),
+        ask_siblings=lambda page: channel.ask(TABLE, page),
     )
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(

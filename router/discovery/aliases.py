@@ -34,6 +34,7 @@ class AliasTable:
         self._claims_of: MultiMap[SandboxRef, SandboxRef] = MultiMap()
         self._versions: RecentVersions[SandboxRef] = RecentVersions()
         self._gone = Tombstones()
+        self._listed: set[str | None] = set()
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -81,6 +82,15 @@ class AliasTable:
         for claim in changed:
             self._gone.discard(claim.uid)
             self._put(claim)
+        if namespace not in self._listed:
+            self._listed.add(namespace)
+            self._drop_strays(namespace)
+
+    def _drop_strays(self, namespace: str | None) -> None:
+        """Takes out of the index what it has of a scope from another table and our own first list doesn't have."""
+        for alias in self._index.snapshot()[1]:
+            if namespace in (None, alias.namespace) and alias not in self._claims:
+                self._index.remove_alias(alias)
 
     def sandbox_changed(self, ref: SandboxRef) -> None:
         """Looks again at the claims that are bound to this Sandbox."""

@@ -24,6 +24,7 @@ from router.discovery.streamed_list import List
 from router.discovery.table import SandboxTable
 from router.kube.api_client import JsonObject, KubernetesApi
 from router.routing.endpoint import Endpoint, SandboxRef
+from router.routing.handover import HandedTable
 from router.routing.index import EndpointIndex
 
 logger = logging.getLogger("sandbox_router.discovery")
@@ -104,6 +105,7 @@ class KubernetesDiscovery:
         self._refusals_told: dict[str, str] = {}
         self._has_new_list = False
         self._scopes = [self._scope(namespace) for namespace in (namespaces or (None,))]
+        self._is_adopted = False
         self._tell_awaited()
 
     def __repr__(self) -> str:
@@ -131,8 +133,12 @@ class KubernetesDiscovery:
     def missing(self) -> list[str]:
         """Returns what keeps the router from being ready: each watch without a complete list, and why.
 
-        Not in it: Sandboxes and claims that we may not see or that are not installed, see notes().
+        Not in it: Sandboxes and claims that we may not see or that are not installed, see notes(). Nothing, while the table is
+        another worker's: it routes.
         """
+        return [] if self._is_adopted else self._incomplete()
+
+    def _incomplete(self) -> list[str]:
         waited_for = [
             reflector
             for reflector in self.reflectors()
@@ -272,13 +278,29 @@ class KubernetesDiscovery:
         for name in told.keys() - self._refusals_told.keys():
             logger.info("can be seen again", extra={"fields": {"watch": name}})
 
+    def adopt(self, handed: HandedTable) -> None:
+        """Routes by another worker's table until our own first lists are in, which then replace it; for the start."""
+        self._index.replace(handed.endpoints)
+        self._index.replace_aliases(handed.aliases)
+        self._index.set_synced(self._clock() - handed.age_s)
+        self._is_adopted = True
+        self._tell_awaited()
+        logger.info(
+            "routing by another worker's table until the first lists are in",
+            extra={"fields": {"sandboxes": len(handed.endpoints), "age_s": round(handed.age_s, 1)}},
+        )
+
     def _tell_awaited(self) -> None:
+        if self._is_adopted and not all(scope.is_complete for scope in self._scopes):
+            self._index.set_awaited(frozenset())
+            return
+        self._is_adopted = False
         awaited = [scope.namespace for scope in self._scopes if not scope.is_complete]
         self._index.set_awaited(None if None in awaited else frozenset(filter(None, awaited)))
 
     def _tell_freshness(self) -> None:
         """Gives the index its age: that of the watch that was silent longest."""
-        if not self.missing():
+        if not self._incomplete():
             heard = [reflector.last_heard_at for reflector in self.reflectors()]
             self._index.set_synced(min(at for at in heard if at is not None))
 

@@ -60,12 +60,26 @@ class SandboxTable:
         if namespace in self._settled:
             return
         self._settled.add(namespace)
+        self._drop_strays(namespace)
         without_object = (ref for ref in self._pods_of if ref not in self._sandboxes)
         self._publish(
             ref
             for ref in chain(self._sandboxes, without_object)
             if _is_in(namespace, ref.namespace)
         )
+
+    def _drop_strays(self, namespace: str | None) -> None:
+        """Takes out of the index what it has of a scope from another table and our own first lists don't have."""
+        strays = [
+            endpoint.ref
+            for endpoint in self._index.snapshot()[0]
+            if _is_in(namespace, endpoint.ref.namespace)
+            and endpoint.ref not in self._sandboxes
+            and not self._pods_of.get(endpoint.ref)
+        ]
+        for ref in strays:
+            for retired in self._index.remove(ref):
+                self._on_retired(retired)
 
     # --- pods -------------------------------------------------------------------------------
 

@@ -208,6 +208,15 @@ class EndpointIndex:
         changes.update(aliases)
         self._point_aliases(changes)
 
+    def snapshot(self) -> tuple[tuple[Endpoint, ...], dict[SandboxRef, SandboxRef]]:
+        """Returns every sandbox as discovery sees it, evicted or not, and where each alias leads: for another table."""
+        held = self._holds
+        endpoints = tuple(
+            held[ref].endpoint if ref in held else endpoint
+            for ref, endpoint in self._endpoints.items()
+        )
+        return endpoints, dict(self._aliases)
+
     # --- waiting ----------------------------------------------------------------------------
 
     def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:

@@ -604,6 +604,7 @@ async def test_what_does_not_work_any_more_fails_the_liveness_probe(unused_tcp_p
         sockets=[sock],
         snapshot=nothing,
         missing=nothing,
+        notes=nothing,
         explain=nothing,
         sandboxes=nothing,
         health=ailing,

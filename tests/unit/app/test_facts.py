@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter, listing
 from router.app.facts import (
+    TABLE,
     WorkerFacts,
     filter_from,
     filter_text,
@@ -71,6 +72,9 @@ class Working:
             for name in ("box-a", "box-b")
         )
         return listing(known, wanted)
+
+    def table_page(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {**asked, "next": None}
 
     async def reload(self) -> None:
         self.reloads += 1
@@ -148,6 +152,10 @@ async def test_the_supervisor_may_have_the_files_read_again(
 ) -> None:
     assert await facts.answer("reload", None) is None
     assert worker.reloads == 1
+
+
+async def test_a_sibling_may_have_the_table(facts: WorkerFacts) -> None:
+    assert await facts.answer(TABLE, {"token": 3}) == {"token": 3, "next": None}
 
 
 async def test_anything_else_is_no_question(facts: WorkerFacts) -> None:

@@ -132,3 +132,17 @@ def test_a_claim_of_the_same_name_as_its_sandbox_needs_no_alias() -> None:
     aliases.table.upsert(mine(bound_to="mine"))
 
     assert aliases.index.alias_count() == 0
+
+
+def test_an_alias_of_another_table_gives_way_to_our_own_first_list_and_no_later_one() -> None:
+    aliases = Aliases()
+    stray, elsewhere = SandboxRef("default", "stray"), SandboxRef("team-b", "stray")
+    pool = SandboxRef("default", "pool-1")
+    for alias in (stray, elsewhere):
+        aliases.index.set_alias(alias, pool)
+    listing = aliases.table.listing("default")
+    listing.add(mine(bound_to="pool-1"))
+    listing.commit()
+    assert aliases.leads_to() == "pool-1"
+    assert aliases.leads_to(stray) is None
+    assert aliases.leads_to(elsewhere) == "pool-1", "another scope keeps what it has"

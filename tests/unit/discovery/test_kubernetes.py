@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from router.routing.endpoint import State
+from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.handover import HandedTable
 from tests.fakes.cluster_objects import claim
 from tests.fakes.kubernetes_api import FakeKubernetes, User
 from tests.fakes.kubernetes_store import CLAIMS, SANDBOXES
@@ -51,6 +52,32 @@ async def test_a_table_stays_complete_through_an_outage() -> None:
         await running.until_ready()
         async with api.away():
             await until(lambda: len(running.discovery.notes()) == 3)
+            assert running.index.is_complete()
+
+
+async def test_a_table_that_was_adopted_serves_until_our_own_lists_are_in() -> None:
+    box = Endpoint(SandboxRef("default", "box"), "old", State.READY, ("10.0.0.9",))
+    gone = Endpoint(SandboxRef("default", "gone"), "gone", State.READY, ("10.0.0.8",))
+    alias = SandboxRef("default", "alias")
+    async with FakeKubernetes() as api:
+        launch(api, "box")
+        await api.stop()
+        async with discovering(api) as running:
+            running.discovery.adopt(HandedTable((box, gone), {alias: box.ref}, 7.0))
+            await until(lambda: all(r.problem for r in running.discovery.reflectors()[1:2]))
+            assert running.discovery.missing() == []
+            assert running.index.is_complete()
+            age_s = running.index.age_s()
+            assert age_s is not None
+            assert age_s >= 7.0
+            assert running.found("box") == (State.READY, "10.0.0.9")
+            assert running.state("alias") is State.READY
+
+            await api.start()
+            await until(lambda: running.found("box") == (State.READY, "10.0.0.1"))
+            await until(lambda: running.state("alias") is None)
+            assert running.state("gone") is None
+            await until(lambda: not running.discovery._is_adopted)
             assert running.index.is_complete()
 
 

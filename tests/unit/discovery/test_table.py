@@ -373,3 +373,22 @@ def test_an_unreadable_tokens_annotation_is_logged_once_per_change(
     assert found is not None
     assert found.tokens_not_before == float("inf")
     assert len(caplog.records) == 1
+
+
+def test_what_another_table_had_gives_way_to_our_own_first_lists() -> None:
+    at = Table(is_settled=False)
+    adopted = [
+        Endpoint(REF, "pod-0", State.READY, ("10.0.0.9",)),
+        Endpoint(SandboxRef("default", "gone"), "pod-9", State.READY, ("10.0.0.2",)),
+        Endpoint(SandboxRef("team-b", "else"), "pod-7", State.READY, ("10.0.0.3",)),
+    ]
+    at.index.replace(adopted)
+    at.replace_sandboxes([a_sandbox()], "default")
+    at.replace_pods([a_pod()], "default")
+    assert at.route() == "pod-0", "half of the lists changes nothing"
+
+    at.table.settle("default")
+    assert at.route() == "pod-1"
+    assert at.state(SandboxRef("default", "gone")) is None
+    assert at.route(SandboxRef("team-b", "else")) == "pod-7", "another scope keeps what it has"
+    assert {endpoint.uid for endpoint in at.retired} == {"pod-0", "pod-9"}
