@@ -20,7 +20,8 @@ from router.app.facts import Facts, WorkerFacts
 from router.app.reaper import Reaper
 from router.app.stop import Stop
 from router.app.supervisor import Supervisor, WorkersKeepDying
-from router.app.worker import Sockets, Worker, installed_version
+from router.app.version import installed_version
+from router.app.worker import Sockets, Worker
 from router.server.listeners import BindError, addresses_of, bind, close_all
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all

@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any, Final
 
 from router.admin.explain import Explainer, Question
@@ -22,6 +21,7 @@ from router.app.background import Background, background
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.stop import Stop, unless_stopped
+from router.app.version import installed_version
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
@@ -178,12 +178,10 @@ class Worker:
         """Reads every mounted file again, and fetches what is fetched; says in the log how it ended."""
         if not self._is_built:
             return
-        sources: dict[str, Reloadable] = self.access.sources()
-        if self.sandboxes.file is not None:
-            sources["sandboxes"] = self.sandboxes.file
-        if self._tls is not None:
-            sources["certificate"] = self._tls.files
-        await reload_all(sources)
+        tls = None if self._tls is None else self._tls.files
+        own: dict[str, Reloadable | None] = {"sandboxes": self.sandboxes.file, "certificate": tls}
+        there = {name: source for name, source in own.items() if source is not None}
+        await reload_all({**self.access.sources(), **there})
 
     async def _build(self, resources: contextlib.AsyncExitStack) -> None:
         settings = self._settings
@@ -373,14 +371,6 @@ class Worker:
         for listener in self._listeners:
             listener.stop()
         self._listeners = []
-
-
-def installed_version() -> str:
-    """Returns the router's version, `0+source` when it runs from a source tree that isn't installed."""
-    try:
-        return metadata.version("sandbox-router")
-    except metadata.PackageNotFoundError:
-        return "0+source"
 
 
 def _identity_of(ssl_object: Any) -> CertificateIdentity | None:

@@ -85,6 +85,17 @@ def _attempts_fit_into_the_budget(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+def _lines_fit_into_heads(candidate: Candidate) -> Iterator[Problem]:
+    head, line = candidate["max-header-bytes"], candidate["max-request-line-bytes"]
+    if line > head:
+        key = "max-request-line-bytes"
+        yield candidate.problem(
+            key if candidate.is_said(key) else "max-header-bytes",
+            f"a request line is part of the head, so {head} bytes is its limit too, not {line}",
+            f"lower {key} to {head}, or raise max-header-bytes",
+        )
+
+
 def _not_everybody_is_a_proxy(candidate: Candidate) -> Iterator[Problem]:
     if any(network.prefixlen == 0 for network in candidate["trusted-proxies"]):
         yield candidate.problem(
@@ -99,6 +110,7 @@ ADVICE: tuple[Rule, ...] = (
     _what_is_set_is_used,
     _callers_have_grants,
     _attempts_fit_into_the_budget,
+    _lines_fit_into_heads,
     _not_everybody_is_a_proxy,
 )
 

@@ -175,24 +175,6 @@ def _client_addresses_need_dns(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
-# --- numbers --------------------------------------------------------------------------------
-
-
-def _lines_fit_into_heads(candidate: Candidate) -> Iterator[Problem]:
-    head, line = candidate["max-header-bytes"], candidate["max-request-line-bytes"]
-    if line > head:
-        key = (
-            "max-request-line-bytes"
-            if candidate.is_said("max-request-line-bytes")
-            else "max-header-bytes"
-        )
-        yield candidate.problem(
-            key,
-            f"a request line of {line} bytes does not fit into a head of {head}",
-            "keep max-request-line-bytes below max-header-bytes",
-        )
-
-
 # --- files ----------------------------------------------------------------------------------
 
 
@@ -267,7 +249,6 @@ RULES: tuple[Rule, ...] = (
     _mtls_is_complete,
     _discovery_is_chosen,
     _client_addresses_need_dns,
-    _lines_fit_into_heads,
     _words_for_metrics_stand_alone,
     *(
         _file_rule(key)

@@ -15,7 +15,7 @@ import pytest
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.stop import Stop
-from router.app.worker import Sockets, Worker, _limits, installed_version
+from router.app.worker import Sockets, Worker, _limits
 from router.errors import Overloaded
 from router.proxy.deadlines import NEVER
 from router.server.listeners import addresses_of, bind, close_all
@@ -256,18 +256,6 @@ def test_only_a_watch_may_hear_of_a_name_too_late(make_settings: MakeSettings) -
     assert _limits(make_settings(discovery="kubernetes")).unknown_grace_s > 0
     for discovery in ("file", "dns"):
         assert _limits(make_settings(discovery=discovery)).unknown_grace_s == 0
-
-
-def test_the_version_is_known_or_told_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert installed_version()
-    monkeypatch.setattr("router.app.worker.metadata.version", _not_installed)
-    assert installed_version() == "0+source"
-
-
-def _not_installed(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    raise PackageNotFoundError(name)
 
 
 def test_a_worker_may_listen_on_several_sockets(make_settings: MakeSettings) -> None:

@@ -113,3 +113,14 @@ def test_a_misspelt_variable_is_named_and_a_strange_one_is_not() -> None:
     assert warnings(environment) == [
         "SANDBOX_ROUTER_PROXY_TIMOUT (environment): is no setting and is ignored; did you mean SANDBOX_ROUTER_PROXY_TIMEOUT?"
     ]
+
+
+def test_a_head_smaller_than_the_longest_request_line_is_the_lines_limit_too() -> None:
+    assert warnings(max_header_bytes="8KiB") == [
+        "max-header-bytes = 8192 (flag --max-header-bytes): a request line is part of the head, so 8192 bytes is its limit "
+        "too, not 16384; lower max-request-line-bytes to 8192, or raise max-header-bytes"
+    ]
+    assert warnings(max_request_line_bytes="1MiB")[0].startswith(
+        "max-request-line-bytes = 1048576 "
+    )
+    assert warnings(max_header_bytes="8KiB", max_request_line_bytes="8KiB") == []
