@@ -1,58 +1,44 @@
 """Explainer: what the router would do with a request, decision by decision, without doing it.
 
-It takes the steps of proxy/gateway.py in the same order with the same parts, but asks nobody and waits for nothing. A
-credential that only Kubernetes or a key server can judge is sent to it as a request would have sent it; the answer is
-not waited for, and the next explanation has it.
+It runs the proxy's own Admission, step by step, and tells what each step found. It never dials and never waits for a
+sandbox. A credential that only Kubernetes or a key server can judge is sent to it as a request would have sent it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from router.auth.authenticator import (
-    Authenticated,
-    Authenticator,
-    CertificateIdentity,
-    Credentials,
-)
+from router.auth.authenticator import Authenticated
+from router.auth.authorizer import Permit
 from router.auth.principal import Principal
-from router.errors import (
-    BadRequest,
-    Forbidden,
-    IndexStale,
-    MethodNotSupported,
-    RouterError,
-    SandboxFinished,
-    SandboxNotFound,
-    SandboxNotReady,
-    SandboxReplaced,
-    SandboxSuspended,
-    Unauthenticated,
+from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
+from router.proxy.admission import Admission
+from router.proxy.ports import EndpointSource
+from router.proxy.request import (
+    AwaitAuthorization,
+    AwaitCredential,
+    AwaitSandbox,
+    Caller,
+    Request,
+    outcome_of,
 )
 from router.proxy.wire.forwarding import subprotocol_token
+from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead, parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
-from router.routing.target import Target, TargetParser
+from router.routing.target import Target
 from router.telemetry.escaping import printable
 
+_REVIEW_PATIENCE_S: Final = 1.0
+"""How long an answer from elsewhere is waited for: an operator wants it now, and a review takes milliseconds."""
+_ANYONE: Final = (ipaddress.ip_network("0.0.0.0/0"),)
 _PARAMETERS = ("namespace", "name", "port", "path", "method")
 _TEXT_LIMIT = 1024
-_NOT_PROXIED = (b"CONNECT", b"TRACE")
-
-
-class Source(Protocol):
-    """Where sandboxes live, as far as it is known."""
-
-    def find(self, target: Target) -> Endpoint | None: ...
-
-    def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]: ...
-
-    def is_complete(self, namespace: str | None = None) -> bool: ...
-
-    def is_stale(self, max_staleness_s: float) -> bool: ...
 
 
 class ExplainingAuthorizer(Protocol):
@@ -119,29 +105,26 @@ class Explainer:
     def __init__(
         self,
         *,
-        targets: TargetParser,
-        authenticator: Authenticator,
-        source: Source,
+        admission: Admission,
+        source: EndpointSource,
         authorizer: ExplainingAuthorizer,
-        identity_in_header: Callable[[bytes], CertificateIdentity | None],
         is_own_listener: Callable[[str, int], bool],
-        wait_for_ready_s: float,
-        max_staleness_s: float,
+        is_draining: Callable[[], bool],
+        timeout_s: float,
     ) -> None:
-        self._targets = targets
-        self._authenticator = authenticator
+        """`timeout_s` is how long a request may take that says nothing itself (proxy-timeout)."""
+        self._admission = admission
         self._source = source
         self._authorizer = authorizer
-        self._identity_in_header = identity_in_header
         self._is_own_listener = is_own_listener
-        self._wait_for_ready_s = wait_for_ready_s
-        self._max_staleness_s = max_staleness_s
+        self._is_draining = is_draining
+        self._timeout_s = timeout_s
 
     async def explain(self, question: Question) -> dict[str, Any]:
         """Returns the steps and the outcome, for JSON. Of the request it repeats the names alone: no credential, path or query."""
         steps: dict[str, Any] = dict.fromkeys(("target", "principal", "endpoint", "decision"))
         try:
-            outcome = await self._walk(question, steps)
+            outcome = await self._about(question, steps)
         except RouterError as error:
             outcome = {
                 "status": error.status,
@@ -151,126 +134,106 @@ class Explainer:
             }
         return {**steps, "outcome": outcome}
 
-    async def _walk(self, question: Question, steps: dict[str, Any]) -> dict[str, Any]:
-        """Fills `steps` one after the other. Returns the outcome. Raises the RouterError that the request would get."""
+    async def _about(self, question: Question, steps: dict[str, Any]) -> dict[str, Any]:
+        """Fills `steps`. Returns the outcome. Raises the RouterError that the request would get."""
         head = question.head()
-        if head.method in _NOT_PROXIED:
-            raise MethodNotSupported
-        if _is_health_check(head) and not self._targets.names_sandbox(
-            head.asked, head.host, head.target
-        ):
-            if not self._source.is_complete():
-                raise _no_table_yet()
+        if self._admission.is_health_check(head):
+            self._admission.check_table()
             return _outcome(200, "The router answers load balancers' checks itself.")
-        target = self._targets.parse(head.asked, head.host, head.target)
-        steps["target"] = _target_facts(target)
-        credentials = self._credentials(head)
-        principal = await self._principal(credentials)
-        steps["principal"] = _principal_facts(principal, credentials)
-        if principal is None:
-            return _outcome(
-                None, "The credential is being checked just now: ask again in a moment."
-            )
-        if self._max_staleness_s and self._source.is_stale(self._max_staleness_s):
-            raise IndexStale
-        return self._about_endpoint(target, principal, head.method, steps)
+        # A forwarded certificate counts as if a trusted proxy had sent it.
+        peer = Peer("127.0.0.1", is_tls=False, trusted=_ANYONE)
+        request = Request(head, Caller(peer), outcome_of(head, peer, ()), self._timeout_s)
+        try:
+            return await self._walk(request)
+        finally:
+            self._tell(request, steps)
+            for slot in request.slots or ():
+                slot.give_back()
 
-    def _about_endpoint(
-        self, target: Target, principal: Principal, method: bytes, steps: dict[str, Any]
-    ) -> dict[str, Any]:
+    async def _walk(self, request: Request) -> dict[str, Any]:
+        """Takes the steps that need nobody's patience. Returns the outcome of the last one."""
+        while True:
+            match self._admission.step(request):
+                case Permit() as permit:
+                    return self._of_permitted(permit)
+                case AwaitSandbox() as pending:
+                    self._refuse_to_wait(request, pending)
+                case AwaitCredential() as pending:
+                    answer = await _soon(pending.answer)
+                    if answer is None:
+                        return _outcome(None, "The credential is still being checked: ask again.")
+                    self._admission.authenticated(request, answer)
+                case AwaitAuthorization() as pending:
+                    try:
+                        async with asyncio.timeout(_REVIEW_PATIENCE_S):
+                            permit_or_none = await pending.answer
+                    except TimeoutError:
+                        return _outcome(None, "Kubernetes RBAC is still being asked: ask again.")
+                    self._admission.authorized(request, pending, permit_or_none)
+
+    def _of_permitted(self, permit: Permit) -> dict[str, Any]:
+        endpoint = permit.endpoint
+        port = endpoint.dialled_port(permit.port)
+        if any(self._is_own_listener(address, port) for address in endpoint.addresses):
+            raise Forbidden("The router does not connect to itself.")
+        detail = "The request goes to the sandbox, which answers it."
+        if self._is_draining():
+            detail += " This router is draining: its connection closes after the response."
+        return _outcome(None, detail)
+
+    def _refuse_to_wait(self, request: Request, pending: AwaitSandbox) -> None:
+        """Raises what the request would get if nothing changed while it waits."""
+        assert request.target is not None
+        # A full waiting room refuses at once, here as there.
+        self._source.wait(request.target.ref, _nothing).cancel()
+        if pending.endpoint is None:
+            raise self._admission.unknown(request.target.ref)
+        waits_s = max(0.0, pending.until - time.monotonic())
+        raise SandboxNotReady(
+            reason=f"it would be waited for, up to {waits_s:.3g} s: {pending.endpoint.reason or 'starting'}"
+        )
+
+    def _tell(self, request: Request, steps: dict[str, Any]) -> None:
+        """Fills `steps` with what was found out."""
+        target, authenticated = request.target, request.authenticated
+        if target is None:
+            return
+        steps["target"] = _target_facts(target)
+        steps["principal"] = _principal_facts(
+            None if authenticated is None else authenticated.principal, request.head
+        )
+        if authenticated is None:
+            return
         endpoint = self._source.find(target)
         is_ready = endpoint is not None and endpoint.state is State.READY
         names = (target.ref,) if endpoint is None else self._source.names(endpoint, target.ref)
         # Who may not see a sandbox learns nothing about it; a ready one is judged as the very pod.
-        decision = self._authorizer.explain(
-            principal, names, endpoint if is_ready else None, target.port, method
+        steps["decision"] = self._authorizer.explain(
+            authenticated.principal,
+            names,
+            endpoint if is_ready else None,
+            target.port,
+            request.head.method,
         )
-        steps["decision"] = decision
         steps["endpoint"] = _endpoint_facts(endpoint, names, target)
-        refusal = _refusal(decision)
-        if refusal is not None:
-            raise refusal
-        if decision["decision"] == "unknown":
-            return _outcome(
-                None, "Kubernetes RBAC would be asked; it was not asked about this lately."
-            )
-        if endpoint is None and not self._source.is_complete(target.ref.namespace):
-            raise _no_table_yet()
-        if endpoint is None:
-            raise SandboxNotFound
-        return self._about_known(target, endpoint)
-
-    def _about_known(self, target: Target, endpoint: Endpoint) -> dict[str, Any]:
-        """Returns the outcome for a sandbox that the caller may reach. Raises what stands against it."""
-        # While there is no pod, only a Sandbox's own UID can tell one from another.
-        has_uid = endpoint.state is State.READY or bool(endpoint.sandbox_uid)
-        if target.uid and has_uid and not endpoint.answers_to_uid(target.uid):
-            raise SandboxReplaced
-        if endpoint.state is State.SUSPENDED:
-            raise SandboxSuspended(reason=endpoint.reason)
-        if endpoint.state is State.FINISHED:
-            raise SandboxFinished(reason=endpoint.reason)
-        if endpoint.state is State.STARTING:
-            waits_s = self._wait_for_ready_s
-            if target.timeout_s is not None:
-                waits_s = min(waits_s, target.timeout_s)
-            raise SandboxNotReady(
-                reason=f"it would be waited for, up to {waits_s:g} s: {endpoint.reason or 'starting'}"
-            )
-        port = endpoint.dialled_port(target.port)
-        if any(self._is_own_listener(address, port) for address in endpoint.addresses):
-            raise Forbidden("The router does not connect to itself.")
-        return _outcome(None, "The request goes to the sandbox, which answers it.")
-
-    def _credentials(self, head: RequestHead) -> Credentials:
-        """Returns what the request offers; a forwarded certificate counts as if a trusted proxy had sent it."""
-        return Credentials(
-            authorization=head.authorization,
-            sandbox_token=head.sandbox_token,
-            subprotocol_token=subprotocol_token(head.subprotocols),
-            certificate=None
-            if head.client_cert is None
-            else self._identity_in_header(head.client_cert),
-        )
-
-    async def _principal(self, credentials: Credentials) -> Principal | None:
-        """Returns the caller, None when somebody else has to be asked first. Raises Unauthenticated, AuthUnavailable."""
-        authenticated = self._authenticator.authenticate(credentials)
-        if isinstance(authenticated, Authenticated):
-            return authenticated.principal
-        try:
-            # No time at all: what is answered from memory is answered before the loop turns.
-            async with asyncio.timeout(0):
-                return (await authenticated).principal
-        except TimeoutError:
-            return None
 
 
-def _no_table_yet() -> IndexStale:
-    return IndexStale(
-        "The router does not know its sandboxes yet.", reason="the first table is not complete"
-    )
+async def _soon(answer: Awaitable[Authenticated]) -> Authenticated | None:
+    """Returns the answer, None when it takes longer than anyone wants to look at."""
+    try:
+        async with asyncio.timeout(_REVIEW_PATIENCE_S):
+            return await answer
+    except TimeoutError:
+        return None
 
 
-def _is_health_check(head: RequestHead) -> bool:
-    return head.target.partition(b"?")[0] == b"/healthz" and head.method in (b"GET", b"HEAD")
+def _nothing() -> None:
+    """Wakes nobody."""
 
 
 def _outcome(status: int | None, detail: str) -> dict[str, Any]:
     """Returns an end that is no refusal; without a status where the sandbox, or time, will decide."""
     return {"status": status, "code": "", "detail": detail, "reason": ""}
-
-
-def _refusal(decision: Mapping[str, Any]) -> RouterError | None:
-    """Returns the error that the authorizer would raise."""
-    match decision["decision"]:
-        case "forbidden":
-            return Forbidden(reason=str(decision["by"]))
-        case "unauthenticated":
-            return Unauthenticated(
-                "The token is older than this sandbox allows.", reason=str(decision["by"])
-            )
-    return None
 
 
 def _target_facts(target: Target) -> dict[str, Any]:
@@ -285,8 +248,14 @@ def _target_facts(target: Target) -> dict[str, Any]:
     }
 
 
-def _principal_facts(principal: Principal | None, credentials: Credentials) -> dict[str, Any]:
-    offered = [name for name in credentials.__slots__ if getattr(credentials, name) is not None]
+def _principal_facts(principal: Principal | None, head: RequestHead) -> dict[str, Any]:
+    values = {
+        "authorization": head.authorization,
+        "sandbox_token": head.sandbox_token,
+        "subprotocol_token": subprotocol_token(head.subprotocols),
+        "certificate": head.client_cert,
+    }
+    offered = [name for name, value in values.items() if value is not None]
     if principal is None:
         return {"recognised": False, "offered": offered}
     return {

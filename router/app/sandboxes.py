@@ -11,7 +11,7 @@ from router.discovery.dns import DnsSource
 from router.discovery.file import FileDiscovery
 from router.discovery.kubernetes import KubernetesDiscovery
 from router.kube.api_client import KubernetesApi
-from router.proxy.needs import EndpointSource
+from router.proxy.ports import EndpointSource
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.handover import HandedTable

@@ -18,6 +18,7 @@ from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
+from router.app.proxy_options import options_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.stop import Stop, unless_stopped
@@ -28,13 +29,11 @@ from router.errors import Overloaded
 from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import cluster_access
 from router.kube.reviews import KubernetesReviewer
-from router.proxy.clients import Clients
-from router.proxy.deadlines import NEVER, Deadlines
-from router.proxy.downstream import Downstream
+from router.proxy.admission import Admission
+from router.proxy.connections import Connections
+from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
-from router.proxy.needs import Limits
 from router.proxy.pool import Pool
-from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
 from router.routing.target import TargetParser
@@ -53,8 +52,6 @@ from router.watched_file import Reloadable, reload_all
 
 logger = logging.getLogger("sandbox_router.app")
 
-_WATCH_LAG_S: Final = 0.5
-"""A client may use a sandbox's name before our watch has heard of it; a 404 would be final for it."""
 _GC_THRESHOLD: Final = 20_000
 """Requests leave no cycles behind: a young collection every 700 allocations finds nothing and costs 3 %."""
 
@@ -220,46 +217,44 @@ class Worker:
             resources.push_async_callback(tracer.close)
             readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
-        limits = _limits(settings)
-        clients = Clients(
-            max_connections=limits.max_connections,
+        options = options_of(settings)
+        connections = Connections(
+            max_connections=options.max_connections,
             deadlines=deadlines,
             telemetry=telemetry,
             rights=self.access.rights,
         )
         openings = TaskSet()
         resources.push_async_callback(openings.close)
-        self.gateway = Gateway(
+        admission = Admission(
             targets=self.targets,
             authenticator=self.access.authenticator,
             source=self.sandboxes.source,
             authorizer=self.access.authorizer,
-            clients=clients,
+            identity_in_header=parse_xfcc,
+            options=options,
+            requests_elsewhere=self._elsewhere.requests,
+            tunnels_elsewhere=self._elsewhere.tunnels,
+        )
+        self.gateway = Gateway(
+            admission=admission,
+            source=self.sandboxes.source,
+            connections=connections,
             pool=pool,
             telemetry=telemetry,
             deadlines=deadlines,
             tasks=openings,
-            limits=limits,
-            trusted_proxies=settings.routing.trusted_proxies,
-            preserve_host=settings.routing.preserve_host,
-            origin_policy=settings.routing.origin,
-            path_mode=settings.routing.path_mode,
-            stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
+            options=options,
             identity_of=_identity_of,
-            identity_in_header=parse_xfcc,
             tracer=tracer,
-            requests_elsewhere=self._elsewhere.requests,
-            tunnels_elsewhere=self._elsewhere.tunnels,
         )
         self._explainer = Explainer(
-            targets=self.targets,
-            authenticator=self.access.authenticator,
+            admission=admission,
             source=self.sandboxes.source,
             authorizer=self.access.authorizer,
-            identity_in_header=parse_xfcc,
             is_own_listener=pool.is_own_listener,
-            wait_for_ready_s=settings.discovery.wait_for_ready_s,
-            max_staleness_s=settings.discovery.max_staleness_s,
+            is_draining=lambda: connections.is_draining,
+            timeout_s=options.proxy_timeout_s,
         )
         self._show_readings(pool)
         if self.sandboxes.index is not None:
@@ -302,7 +297,7 @@ class Worker:
         if self._sockets.http:
             plain = Listener(
                 self._sockets.http,
-                protocol=lambda: Downstream(gateway, is_tls=False),
+                protocol=lambda: gateway.connection(is_tls=False),
                 handshake_timeout_s=settings.time.header_timeout_s,
             )
             await plain.start(None)
@@ -321,7 +316,7 @@ class Worker:
         assert tls.tls_key_file is not None
         listener = Listener(
             self._sockets.https,
-            protocol=lambda: Downstream(gateway, is_tls=True),
+            protocol=lambda: gateway.connection(is_tls=True),
             handshake_timeout_s=settings.time.header_timeout_s,
         )
 
@@ -351,7 +346,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         draining = loop.create_task(
             drain(
-                self.gateway.clients,
+                self.gateway.connections,
                 stop_accepting=self._stop_accepting,
                 drain_delay_s=time_settings.drain_delay_s,
                 shutdown_timeout_s=time_settings.shutdown_timeout_s,
@@ -363,7 +358,7 @@ class Worker:
             logger.warning("asked again to stop: ending at once")
             draining.cancel()
             self._stop_accepting()
-            self.gateway.clients.end_now()
+            self.gateway.connections.end_now()
         hurry.cancel()
         await asyncio.gather(draining, hurry, return_exceptions=True)
 
@@ -375,26 +370,3 @@ class Worker:
 
 def _identity_of(ssl_object: Any) -> CertificateIdentity | None:
     return None if ssl_object is None else identity_of(ssl_object.getpeercert())
-
-
-def _limits(settings: Settings) -> Limits:
-    """Returns this worker's limits: its share of the connections; a duration of 0 (off) becomes one that never ends."""
-    time_settings, limits = settings.time, settings.limits
-    return Limits(
-        header_timeout_s=time_settings.header_timeout_s or NEVER,
-        proxy_timeout_s=time_settings.proxy_timeout_s or NEVER,
-        stream_idle_timeout_s=time_settings.stream_idle_timeout_s or NEVER,
-        keepalive_timeout_s=time_settings.keepalive_timeout_s or NEVER,
-        tunnel_idle_timeout_s=time_settings.tunnel_idle_timeout_s or NEVER,
-        tunnel_max_lifetime_s=time_settings.tunnel_max_lifetime_s or NEVER,
-        connect_budget_s=time_settings.connect_budget_s or NEVER,
-        wait_for_ready_s=settings.discovery.wait_for_ready_s,
-        unknown_grace_s=_WATCH_LAG_S if settings.discovery.discovery == "kubernetes" else 0.0,
-        max_staleness_s=settings.discovery.max_staleness_s,
-        max_header_bytes=limits.max_header_bytes,
-        max_request_line_bytes=limits.max_request_line_bytes,
-        max_body_bytes=limits.max_body_bytes,
-        max_connections=-(-limits.max_connections // settings.listeners.workers),
-        max_requests_per_sandbox=limits.max_requests_per_sandbox,
-        max_tunnels_per_client=limits.max_tunnels_per_client,
-    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from router.errors import SandboxNotReady
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.generation import Generation
 from router.routing.target import Target
 from router.routing.waiting import Waiter
 
@@ -24,6 +25,7 @@ class DnsSource:
         """With `trust_pod_ip_header` a client's X-Sandbox-Pod-IP decides where bytes go: any pod it can name is reached."""
         self._suffix = f"svc.{cluster_domain.strip('.')}"
         self._trust_pod_ip_header = trust_pod_ip_header
+        self.names_generation = Generation()
         self._made: dict[SandboxRef, Endpoint] = {}
 
     def __repr__(self) -> str:

@@ -1,117 +1,400 @@
-"""ClientConnection: the phases of a client's connection, and the ways in which it ends."""
+"""ClientConnection: one client's connection, an asyncio.Protocol that cuts requests out of its bytes."""
 
 from __future__ import annotations
 
-import enum
-import select
+import asyncio
 import time
-from typing import Final
+from typing import Final, Protocol
 
-from router.proxy.connection import Connection
-from router.proxy.deadlines import NEVER
+from router import errors
+from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
+from router.proxy.closing_connection import (
+    CLOSED,
+    DISCARDING,
+    HEAD,
+    IDLE,
+    NEXT,
+    OPENING,
+    RELAYING,
+    TUNNEL,
+    ClosingConnection,
+)
+from router.proxy.connection import LARGE_BYTES
+from router.proxy.ports import NEVER, ClientRelay, ProxyOptions
+from router.proxy.request import Caller
+from router.proxy.wire import framing
+from router.proxy.wire.framing import ChunkedReader, FramingError
+from router.proxy.wire.local_responses import error_answer
+from router.proxy.wire.partial_head import END_OF_HEAD, PartialHead
+from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import RequestHead, parse_request, resolve_target_form
 
-_LINGER_S: Final = 2.0
-_FLUSH_S: Final = 30.0
+_MAX_AHEAD: Final = 65_536
+"""Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
+_SLASH: Final = 0x2F
+_REQUESTS_A_TURN: Final = 16
+"""Pipelined requests that are answered here (refused, say) before other connections have their turn."""
 
 
-class Phase(enum.Enum):
-    """What the connection is doing."""
+class Requests(Protocol):
+    """Who takes the requests of a connection."""
 
-    IDLE = "idle"
-    HEAD = "head"
-    """Part of a request head has come."""
-    BUSY = "busy"
-    """An Exchange is on."""
-    DISCARDING = "discarding"
-    """A refused request's body is read and thrown away."""
-    TUNNEL = "tunnel"
-    LINGERING = "lingering"
-    """The last answer is out; input is ignored until the client has closed (RFC 9112 §9.6)."""
-    CLOSED = "closed"
+    def caller(self, transport: asyncio.BaseTransport, *, is_tls: bool) -> Caller:
+        """Returns what the connection itself says of who calls."""
+        ...
+
+    def begin(self, client: ClientConnection, head: RequestHead) -> None:
+        """Sets the connection's `exchange` and begins it."""
+
+    def refused(self, client: ClientConnection, error: RouterError, head: bytes | None) -> None:
+        """Tells of bytes that made no request."""
 
 
-class ClientConnection(Connection):
-    """Knows its phase and how long that may last; `deadline_at` is in seconds of time.monotonic."""
+class Register(Protocol):
+    """Who knows every client's connection."""
 
-    __slots__ = ("_phase", "_unsent", "deadline_at")
+    is_draining: bool
 
-    def __init__(self) -> None:
+    def accept(self, client: ClientConnection) -> bool:
+        """Returns False when there is no place for another connection: it is told so and closed."""
+        ...
+
+    def closed(self, client: ClientConnection) -> None:
+        """Notes that a connection has ended."""
+
+
+class ClientConnection(ClosingConnection):
+    """Serves one client: takes heads, feeds the Exchange its body, and writes what comes back."""
+
+    __slots__ = (
+        "_advancing",
+        "_is_tls",
+        "_max_header_bytes",
+        "_max_request_line_bytes",
+        "_options",
+        "_partial",
+        "_register",
+        "_requests",
+        "caller",
+        "keep_alive",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        *,
+        requests: Requests,
+        register: Register,
+        options: ProxyOptions,
+        is_tls: bool,
+    ) -> None:
         super().__init__()
-        self._phase = Phase.IDLE
-        self._unsent = 0
-        """Bytes of an answer that a deadline found unsent."""
-        self.deadline_at = NEVER
+        self._requests = requests
+        self._register = register
+        self._options = options
+        self._max_header_bytes = options.max_header_bytes
+        self._max_request_line_bytes = options.max_request_line_bytes
+        self._is_tls = is_tls
+        self._partial: PartialHead | None = None
+        self._advancing = False
+        self.keep_alive = True
+        self.peer: Peer
+        self.caller: Caller
 
-    @property
-    def phase(self) -> Phase:
-        return self._phase
+    def __repr__(self) -> str:
+        return f"<ClientConnection {self._state.name} reading={self._reading}>"
 
-    def has_left(self) -> bool:
-        """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
-        if self._reading:
-            return False
-        # In a tunnel a client that only says no more must still be read to its end.
-        return self._shows(0 if self._phase is Phase.TUNNEL else select.POLLRDHUP)
+    # --- asyncio.Protocol ---
 
-    def close_if_idle(self) -> bool:
-        """Closes a connection that carries nothing, not even what the loop has yet to read. Returns True when it did."""
-        transport = self.transport
-        if (
-            self._phase is not Phase.IDLE
-            or transport is None
-            or transport.get_write_buffer_size()
-            or self._shows(select.POLLIN)
-        ):
-            return False
-        self._close(_LINGER_S)
-        return True
-
-    def _shows(self, signs: int) -> bool:
-        """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for the connection."""
-        sock = None if self.transport is None else self.transport.get_extra_info("socket")
-        if sock is None:
-            return False
-        poll = select.poll()
-        poll.register(sock.fileno(), signs)
-        return bool(poll.poll(0))
-
-    def _close_after_flush(self) -> None:
-        """Closes once everything written has been sent."""
-        self._close(_FLUSH_S)
-
-    def _close(self, limit_s: float) -> None:
-        if self.transport is not None:
-            self._phase = Phase.LINGERING
-            # close() waits for ever on a peer that doesn't read: the deadline aborts it.
-            self.deadline_at = time.monotonic() + limit_s
-            self.transport.close()
-
-    def _linger(self) -> None:
-        """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
-        transport = self.transport
-        if transport is None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.caller = self._requests.caller(transport, is_tls=self._is_tls)
+        self.peer = self.caller.peer
+        if not self._register.accept(self):
+            self._refuse(Overloaded(), None)
             return
-        if not transport.can_write_eof():
+        self._rest()
+
+    def data_received(self, data: bytes) -> None:
+        if len(data) >= LARGE_BYTES and not self._in_turn:
+            self.take_in_turn(data)
+            return
+        state = self._state
+        if state is IDLE:
+            if self.is_writable:
+                self._take(data)
+            else:
+                self._hold(data)
+        elif state is RELAYING and self._reader is not None:
+            self._take_body(self._ahead + data if self._ahead else data)
+        elif state is OPENING or state is RELAYING:
+            self._hold(data)
+        elif state is TUNNEL:
+            assert self.tunnel is not None
+            self.tunnel.from_client(data)
+        elif state is HEAD:
+            assert self._partial is not None
+            self._collect(self._partial, data)
+        elif state is DISCARDING:
+            self._discard(data)
+
+    def eof_received(self) -> bool:
+        if self.tunnel is not None:
+            return self.tunnel.client_eof()
+        exchange = self.exchange
+        had_response = exchange is not None and exchange.response_started
+        if exchange is not None:
+            exchange.client_left()
+        if had_response:
+            self.cut()
+        else:
+            self.exchange = None
             self._close_after_flush()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._becomes(CLOSED)
+        self.transport = None
+        self._register.closed(self)
+        tunnel, exchange = self.tunnel, self.exchange
+        self.tunnel = self.exchange = None
+        if tunnel is not None:
+            tunnel.client_lost()
+        elif exchange is not None:
+            exchange.client_left()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.tunnel is not None:
+            self.tunnel.client_is_full()
+        elif self.exchange is not None and self.exchange.sandbox is not None:
+            self.exchange.sandbox.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.tunnel is not None:
+            self.tunnel.client_has_room()
+        elif self.exchange is not None and self.exchange.sandbox is not None:
+            self.exchange.sandbox.resume_reading()
+        elif self._state is IDLE:
+            self._advance()
+
+    # --- for the exchange and the tunnel ---
+
+    def may_keep_alive(self, head: RequestHead) -> bool:
+        """Returns True when the connection can carry another request after this one's answer."""
+        if not head.keep_alive or self._register.is_draining:
+            return False
+        # Bytes behind a refused upgrade may be the other protocol's: never read them as a request.
+        return not (head.upgrade is not None and self._ahead)
+
+    def begin_relay(self) -> None:
+        """Hands over what has come of the body and reads on: the request has its connection to the sandbox."""
+        assert self._state is OPENING or self._state is RELAYING, repr(self)
+        self._state = RELAYING
+        if self._reader is not None and self._ahead:
+            self._take_body(self._ahead)
+        if not self._reading:
+            self.resume_if_wanted()
+
+    def answer_error(self, error: RouterError, head: RequestHead) -> None:
+        """Writes an error answer for the current exchange, which has ended, and goes on or closes."""
+        self.keep_alive = self.may_keep_alive(head) and self._is_frame_kept(error, head)
+        self.write(error_answer(error, is_head=head.method == b"HEAD", close=not self.keep_alive))
+        self.exchange_done()
+
+    def exchange_done(self) -> None:
+        """The exchange's answer is written: on to the next request, or to the end."""
+        self.exchange = None
+        if self.keep_alive and self._reader is None and not self._ahead and self._reading:
+            self._rest()
+        elif not self.keep_alive or (self._reader is not None and not self._is_discardable()):
+            self._end()
+        elif self._reader is not None:
+            self._start_discarding()
+        else:
+            self._rest()
+            self._advance()
+
+    def start_tunnel(self, tunnel: ClientRelay) -> None:
+        self.tunnel = tunnel
+        self._becomes(TUNNEL)
+        self.deadline_at = tunnel.deadline_at
+        if not self.is_writable:
+            tunnel.client_is_full()
+        ahead = self._ahead
+        self._ahead = b""
+        if ahead:
+            tunnel.from_client(ahead)
+        if tunnel.sandbox_is_writable:
+            self.resume_reading()
+
+    # --- time and the end ---
+
+    def on_deadline(self, now: float) -> None:
+        """Called by Deadlines when `deadline_at` has passed."""
+        if self.tunnel is not None:
+            self.tunnel.on_deadline(now)
+            if self.tunnel is not None:
+                self.deadline_at = self.tunnel.deadline_at
+        elif self.exchange is not None:
+            self.deadline_at = NEVER
+            self.exchange.on_deadline(now)
+        elif self._state is HEAD:
+            self._refuse(RequestTimeout("The request head did not arrive in time."), None)
+        elif not self._is_still_sending(now):
+            self._abort()
+
+    # --- reading requests ---
+
+    def _rest(self) -> None:
+        """Waits for the next request."""
+        assert self._state is IDLE or IDLE in NEXT[self._state], repr(self)
+        self._state = IDLE
+        self.deadline_at = time.monotonic() + self._options.keepalive_timeout_s
+
+    def _take(self, data: bytes) -> None:
+        """Takes bytes that begin with a request head."""
+        end = data.find(END_OF_HEAD)
+        if end > 0 and not data.startswith(b"\r\n"):
+            self._start(data, end + 4)
+        else:
+            partial = PartialHead(
+                max_request_line_bytes=self._max_request_line_bytes,
+                max_header_bytes=self._max_header_bytes,
+            )
+            self._collect(partial, data)
+
+    def _collect(self, partial: PartialHead, data: bytes) -> None:
+        """Adds to a head that comes in pieces, and takes it once it is whole."""
+        self._partial = None
+        try:
+            whole = partial.add(data)
+        except RouterError as exc:
+            self._refuse(exc, None)
             return
-        self._phase = Phase.LINGERING
-        unsent = transport.get_write_buffer_size()
-        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
-        self.write_eof()
+        if whole is not None:
+            self._start(whole, whole.find(END_OF_HEAD) + 4)
+        elif not partial.is_empty:
+            self._partial = partial
+            if self._state is not HEAD:
+                self._becomes(HEAD)
+                self.deadline_at = time.monotonic() + self._options.header_timeout_s
+        elif self._state is HEAD:
+            self._rest()  # an empty line came in two pieces
+
+    def _start(self, data: bytes, end: int) -> None:
+        """Begins the exchange of the head in data[:end]."""
+        self._ahead = data[end:]
+        assert OPENING in NEXT[self._state], repr(self)
+        self._state = OPENING
+        try:
+            if data.find(b"\r\n") > self._max_request_line_bytes:
+                raise errors.UriTooLong
+            if end > self._max_header_bytes:
+                raise errors.HeadersTooLarge
+            head = parse_request(data if end == len(data) else data[:end])
+            if head.target[0] != _SLASH:
+                resolve_target_form(head)
+        except RouterError as exc:
+            self._refuse(exc, data[:end])
+            return
+        self._reader = framing.body_reader(head.content_length) if head.has_body else None
+        self.keep_alive = True
+        self.deadline_at = NEVER
+        self._requests.begin(self, head)
+
+    def _advance(self) -> None:
+        """Takes the requests that came ahead, while the client reads the answers. A loop: a thousand refused ones don't nest."""
+        if self._advancing:
+            return
+        self._advancing = True
+        left = _REQUESTS_A_TURN
+        try:
+            while self._state is IDLE and self._ahead and self.is_writable and left:
+                left -= 1
+                data = self._ahead
+                self._ahead = b""
+                self._take(data)
+        finally:
+            self._advancing = False
+        if left:
+            self.resume_if_wanted()
+        else:
+            self.pause_reading()
+            asyncio.get_running_loop().call_soon(self._advance)
+
+    def resume_if_wanted(self) -> None:
+        """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
+        state = self._state
+        if state is OPENING or (state is RELAYING and self._reader is None):
+            if len(self._ahead) > _MAX_AHEAD:
+                return
+        elif state is RELAYING:
+            assert self.exchange is not None
+            sandbox = self.exchange.sandbox
+            if sandbox is not None and not sandbox.is_writable:
+                return
+        elif (state is IDLE and not self.is_writable) or (
+            self.tunnel is not None and not self.tunnel.sandbox_is_writable
+        ):
+            return
         self.resume_reading()
 
-    def _is_still_sending(self, now: float) -> bool:
-        """Returns True, and gives more time, when a deadline finds an answer still on its way to a slow client."""
-        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        is_moving = unsent > 0 and unsent != self._unsent
-        self._unsent = unsent
-        if is_moving:
-            self.deadline_at = now + _FLUSH_S
-        return is_moving
+    def _hold(self, data: bytes) -> None:
+        """Keeps bytes until their turn comes; what is held is bounded by what one read gives."""
+        self._ahead += data
+        if len(self._ahead) > _MAX_AHEAD or self._state is IDLE:
+            self.pause_reading()
 
-    def _abort(self) -> None:
-        """Ends at once, and visibly so for a client that was to be sent more."""
-        if self.transport is not None and self.transport.get_write_buffer_size():
-            self.reset()
-        else:
-            self.abort()
+    def _take_body(self, data: bytes) -> None:
+        reader, exchange = self._reader, self.exchange
+        assert reader is not None
+        assert exchange is not None
+        self._ahead = b""
+        pieces: list[bytes] = []
+        try:
+            end = reader.feed(data, pieces)
+        except FramingError as exc:
+            exchange.fail(MalformedMessage(f"Malformed request body: {exc}."))
+            return
+        if pieces:
+            exchange.request_data(pieces, reader.body_bytes)
+            if self.exchange is not exchange:
+                return
+        if end >= 0:
+            self._reader = None
+            self._ahead = data[end:]
+            exchange.request_ends(reader.trailers if isinstance(reader, ChunkedReader) else [])
+
+    # --- refusing ---
+
+    def _refuse(self, error: RouterError, head: bytes | None) -> None:
+        """Answers bytes that make no request, and closes: where the next request begins is not known."""
+        self.keep_alive = False
+        self._reader = None
+        self._requests.refused(self, error, head)
+        self.write(
+            error_answer(error, is_head=bool(head and head.startswith(b"HEAD ")), close=True)
+        )
+        self._end()
+
+    def _start_discarding(self) -> None:
+        self._becomes(DISCARDING)
+        self.deadline_at = time.monotonic() + self._options.header_timeout_s
+        ahead = self._ahead
+        self._ahead = b""
+        if ahead:
+            self._discard(ahead)
+        if self._state is DISCARDING:
+            self.resume_reading()
+
+    def _discard(self, data: bytes) -> None:
+        reader = self._reader
+        assert reader is not None
+        end = reader.feed(data, [])
+        if end >= 0:
+            self._reader = None
+            self._ahead = data[end:]
+            self._rest()
+            self._advance()

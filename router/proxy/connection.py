@@ -8,7 +8,8 @@ import struct
 import time
 from typing import Final, cast
 
-_LARGE_BYTES: Final = 4096
+LARGE_BYTES: Final = 4096
+"""Data of this size or more is taken by take_in_turn()."""
 _TURN_S: Final = 0.002
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -16,12 +17,14 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 class Connection(asyncio.Protocol):
     """An asyncio.Protocol whose transport may be gone at any moment: then writing does nothing."""
 
-    __slots__ = ("_reading", "is_writable", "transport")
+    __slots__ = ("_in_turn", "_reading", "is_writable", "transport")
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         """None before the connection is made and after it is lost."""
         self._reading = True
+        self._in_turn = False
+        """True within take_in_turn()."""
         self.is_writable = True
         """False while the write buffer is over its high-water mark."""
 
@@ -29,16 +32,15 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are no subclasses of asyncio.Transport.
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
-        """Hands on what came. Data that took long to work through ends this connection's turn: others are served first.
+    def take_in_turn(self, data: bytes) -> None:
+        """Has much data taken by data_received(). If that took long, this connection's turn ends: others are served first.
 
         Without that, libuv would read 32 times in a row for a peer that sends a million tiny frames.
         """
-        if len(data) < _LARGE_BYTES:
-            self._received(data)
-            return
+        self._in_turn = True
         began_at = time.monotonic()
-        self._received(data)
+        self.data_received(data)
+        self._in_turn = False
         if time.monotonic() - began_at > _TURN_S:
             self.end_turn()
 
@@ -47,9 +49,6 @@ class Connection(asyncio.Protocol):
         if self._reading:
             self.pause_reading()
             asyncio.get_running_loop().call_soon(self.resume_if_wanted)
-
-    def _received(self, data: bytes) -> None:
-        raise NotImplementedError
 
     def resume_if_wanted(self) -> None:
         """Reads on, unless something else than the turn says to wait."""

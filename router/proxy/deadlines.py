@@ -10,9 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
-
-NEVER: Final = float("inf")
+from typing import Protocol
 
 logger = logging.getLogger("sandbox_router.proxy")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final
 
+from router.errors import RouterError
 from router.proxy.wire.trace_context import Trace
 
 
@@ -86,6 +87,18 @@ class Outcome:
         self.trace: Trace | None = None
         """None unless a span is made of this request."""
 
+    def refused(self, error: RouterError) -> None:
+        """Notes an error response of the router's own."""
+        self.code = error.code
+        self.status = error.status
+        self.authz = _AUTHZ_DECISIONS.get(error.code, self.authz)
+
+
+_AUTHZ_DECISIONS: Final = {
+    "forbidden": "denied",
+    "unauthenticated": "unauthenticated",
+    "auth_unavailable": "unavailable",
+}
 
 UPSTREAM_ERRORS = (
     "connect_refused",
@@ -100,31 +113,3 @@ UPSTREAM_ERRORS = (
     "response_cut",
 )
 """The closed set of values of the label `reason` in sandbox_router_upstream_errors_total."""
-
-
-class Telemetry(Protocol):
-    """What the proxy tells about itself. Every call is cheap, synchronous and never raises."""
-
-    def request_started(self) -> None:
-        """A request head was accepted (sandbox_router_inflight_requests + 1)."""
-
-    def request_finished(self, outcome: Outcome) -> None:
-        """A request or tunnel ended; called exactly once for each request_started."""
-
-    def tunnel_opened(self) -> None:
-        """A connection became a tunnel; request_finished with is_tunnel closes it."""
-
-    def upstream_retried(self) -> None:
-        """A connect was tried again."""
-
-    def route_evicted(self) -> None:
-        """A dead host was taken out of the table."""
-
-    def connection_opened(self) -> None:
-        """A client connected."""
-
-    def connection_closed(self) -> None:
-        """A client's connection ended."""
-
-    def connection_refused(self) -> None:
-        """A client was turned away by `max-connections`."""

@@ -11,16 +11,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from router.auth.authorizer import Permit
+from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded
-from router.proxy.upstream import Upstream
+from router.proxy.sandbox_connection import SandboxConnection, State
 from router.routing.endpoint import Endpoint
 from router.routing.names import NameNotResolved, Resolver, Unresolved
 
 logger = logging.getLogger("sandbox_router.proxy")
-
-PoolKey = tuple[str, tuple[str, ...], int]
-"""Pod UID (or the sandbox's name where discovery has no UIDs), its addresses, the port dialled."""
 
 _FLUSH_S: Final = 30.0
 
@@ -51,11 +48,6 @@ class ConnectFailed(Exception):
         super().__init__(detail)
 
 
-def pool_key(endpoint: Endpoint, port: int) -> PoolKey:
-    """Returns what connections to this endpoint's `port` (as asked for) are pooled under."""
-    return (endpoint.uid or str(endpoint.ref), endpoint.addresses, endpoint.dialled_port(port))
-
-
 class Pool:
     """Keeps idle connections per pod and dials new ones. Accepts only a Permit, so what is dialled was authorised."""
 
@@ -75,10 +67,10 @@ class Pool:
         self.max_head_bytes = max_head_bytes
         self._own_listeners = own_listeners
         self._resolver = resolver
-        self._idle: dict[PoolKey, list[Upstream]] = {}
-        self._open: dict[str, set[Upstream]] = {}
+        self._idle: dict[PoolKey, list[SandboxConnection]] = {}
+        self._open: dict[str, set[SandboxConnection]] = {}
         """Every connection by pod, idle or not, to retire them."""
-        self._closing: dict[Upstream, float] = {}
+        self._closing: dict[SandboxConnection, float] = {}
         """Connections whose last bytes are on their way, and until when (monotonic seconds) they may be."""
         self._idle_count = 0
         self._open_count = 0
@@ -95,92 +87,87 @@ class Pool:
     def active_count(self) -> int:
         return self._open_count - self._idle_count
 
-    def take(self, permit: Permit, *, must_be_open: bool = False) -> Upstream | None:
+    def take(self, permit: Permit, *, must_be_open: bool = False) -> SandboxConnection | None:
         """Returns an idle connection to the permitted pod, the one used last, or None.
 
         `must_be_open` is for requests that can't be sent again: the kernel is asked whether the sandbox is just closing it.
         """
-        endpoint = permit.endpoint
-        key = (
-            endpoint.uid or str(endpoint.ref),
-            endpoint.addresses,
-            endpoint.dialled_port(permit.port),
-        )
+        key = permit.key
         idle = self._idle.get(key)
         while idle:
-            upstream = idle.pop()
+            connection = idle.pop()
             self._idle_count -= 1
             if not idle:
                 del self._idle[key]
-            if not upstream.is_closed and not (must_be_open and upstream.has_unread()):
-                return upstream
-            upstream.close()
+            if not connection.is_closed and not (must_be_open and connection.has_unread()):
+                return connection
+            connection.close()
         return None
 
-    def release(self, upstream: Upstream) -> None:
+    def release(self, connection: SandboxConnection) -> None:
         """Takes back a connection whose exchange has ended cleanly on both sides."""
-        upstream.idle_since = time.monotonic()
-        upstream.resume_reading()
-        if upstream.is_retired or upstream.is_closed or self._max_idle == 0:
-            upstream.close()
+        connection.idle_since = time.monotonic()
+        connection.resume_reading()
+        if connection.is_retired or self._max_idle == 0:
+            connection.close()
             return
-        idle = self._idle.setdefault(upstream.key, [])
-        idle.append(upstream)
+        idle = self._idle.setdefault(connection.key, [])
+        idle.append(connection)
         self._idle_count += 1
         if len(idle) > self._max_idle:
             idle[0].close()
 
-    def forget(self, upstream: Upstream) -> None:
+    def forget(self, connection: SandboxConnection) -> None:
         """Called by a connection that has closed."""
-        self._closing.pop(upstream, None)
-        connections = self._open.get(upstream.key[0])
-        if connections is None or upstream not in connections:
+        self._closing.pop(connection, None)
+        connections = self._open.get(connection.key[0])
+        if connections is None or connection not in connections:
             return
-        connections.discard(upstream)
+        connections.discard(connection)
         self._open_count -= 1
         if not connections:
-            del self._open[upstream.key[0]]
-        idle = self._idle.get(upstream.key)
-        if idle is not None and upstream in idle:
-            idle.remove(upstream)
+            del self._open[connection.key[0]]
+        idle = self._idle.get(connection.key)
+        if idle is not None and connection in idle:
+            idle.remove(connection)
             self._idle_count -= 1
             if not idle:
-                del self._idle[upstream.key]
+                del self._idle[connection.key]
 
     def retire(self, endpoint: Endpoint) -> None:
         """Closes the idle connections of a pod that left the table; those in use are not used again."""
         pod = endpoint.uid or str(endpoint.ref)
-        for upstream in list(self._open.get(pod, ())):
-            if upstream.key[1] == endpoint.addresses:
-                upstream.is_retired = True
-                if upstream.exchange is None and upstream.tunnel is None:
-                    upstream.close()
+        for connection in list(self._open.get(pod, ())):
+            if connection.key[1] == endpoint.addresses:
+                connection.is_retired = True
+                if connection.state is State.IDLE:
+                    connection.close()
 
-    def closes(self, upstream: Upstream) -> None:
+    def closes(self, connection: SandboxConnection) -> None:
         """Bounds a close that waits for the sandbox to read: on one that doesn't it would wait for ever."""
-        self._closing[upstream] = time.monotonic() + _FLUSH_S
+        self._closing[connection] = time.monotonic() + _FLUSH_S
 
     def sweep(self, now: float) -> None:
         """Closes connections that have been idle, or have been closing, for too long; call it about once a second."""
-        for upstream in [u for u, end in self._closing.items() if end <= now]:
-            upstream.abort()
+        for connection in [u for u, end in self._closing.items() if end <= now]:
+            connection.abort()
         if not self._idle_timeout_s or now < self._next_sweep:
             return
         self._next_sweep = now + min(1.0, self._idle_timeout_s / 2)
         limit = now - self._idle_timeout_s
         for idle in list(self._idle.values()):
-            for upstream in [u for u in idle if u.idle_since <= limit]:
-                upstream.close()
+            for connection in [u for u in idle if u.idle_since <= limit]:
+                connection.close()
 
     def close(self) -> None:
         """Closes every connection, at once."""
         for connections in list(self._open.values()):
-            for upstream in list(connections):
-                upstream.close()
-        for upstream in list(self._closing):
-            upstream.abort()
+            for connection in list(connections):
+                connection.close()
+        for connection in list(self._closing):
+            connection.abort()
 
-    async def connect(self, permit: Permit, *, limit_s: float) -> Upstream:
+    async def connect(self, permit: Permit, *, limit_s: float) -> SandboxConnection:
         """Returns a new connection to the permitted pod, trying its addresses in order.
 
         `limit_s` bounds the round. Raises ConnectFailed, Forbidden (the router itself), Overloaded (no descriptors).
@@ -214,7 +201,7 @@ class Pool:
 
     async def _dial(
         self, endpoint: Endpoint, name: str, address: str, port: int, end: float
-    ) -> Upstream:
+    ) -> SandboxConnection:
         if self.is_own_listener(address, port):
             raise Forbidden("The router does not connect to itself.", reason=f"{address}:{port}")
         host = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
@@ -223,8 +210,8 @@ class Pool:
         limit_s = self._limit_s(end)
         try:
             async with asyncio.timeout(limit_s):
-                _, upstream = await loop.create_connection(
-                    lambda: Upstream(self, key, address, host.encode()), address, port
+                _, connection = await loop.create_connection(
+                    lambda: SandboxConnection(self, key, address, host.encode()), address, port
                 )
         except TimeoutError as exc:
             # A client in a hurry must not take the route away from others: only silence for the whole
@@ -237,9 +224,9 @@ class Pool:
             ) from exc
         except OSError as exc:
             raise _failure(exc, name, f"{address}:{port}") from exc
-        self._open.setdefault(key[0], set()).add(upstream)
+        self._open.setdefault(key[0], set()).add(connection)
         self._open_count += 1
-        return upstream
+        return connection
 
     def _limit_s(self, end: float) -> float:
         left = max(0.0, end - time.monotonic())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from router.errors import BadResponse
-from router.proxy.deadlines import NEVER
+from router.proxy.ports import NEVER, ClientSide, ProxyOptions, SandboxSide
 from router.proxy.wire.response_head import ResponseHead
 from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
 from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
@@ -14,10 +14,11 @@ from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
 _GOODBYE_S: Final = 1.0
 """How long a sandbox has to end its frame, so that its client can be told why the tunnel ends."""
 
-if TYPE_CHECKING:
-    from router.proxy.downstream import Downstream
-    from router.proxy.exchange import Exchange
-    from router.proxy.upstream import Upstream
+
+class TunnelOwner(Protocol):
+    """Who is told, once, that a tunnel has ended."""
+
+    def tunnel_ended(self, code: str, *, from_client: int, to_client: int) -> None: ...
 
 
 class Tunnel:
@@ -29,6 +30,7 @@ class Tunnel:
     __slots__ = (
         "_bytes_from_client",
         "_bytes_to_client",
+        "_client",
         "_client_ended",
         "_ended",
         "_ends_at",
@@ -37,23 +39,27 @@ class Tunnel:
         "_goodbye_code",
         "_idle_s",
         "_last_at",
+        "_owner",
+        "_sandbox",
         "_sandbox_ended",
         "deadline_at",
-        "downstream",
-        "exchange",
-        "upstream",
     )
 
     def __init__(
-        self, *, exchange: Exchange, downstream: Downstream, upstream: Upstream, is_websocket: bool
+        self,
+        *,
+        owner: TunnelOwner,
+        client: ClientSide,
+        sandbox: SandboxSide,
+        is_websocket: bool,
+        options: ProxyOptions,
     ) -> None:
-        self.exchange = exchange
-        self.downstream = downstream
-        self.upstream = upstream
-        gateway = exchange.gateway
+        self._owner = owner
+        self._client = client
+        self._sandbox = sandbox
         now = time.monotonic()
-        self._idle_s = gateway.tunnel_idle_timeout_s
-        self._ends_at = now + gateway.tunnel_max_lifetime_s
+        self._idle_s = options.tunnel_idle_timeout_s
+        self._ends_at = now + options.tunnel_max_lifetime_s
         self._last_at = now
         self._frames = FrameBoundary() if is_websocket else None
         self._goodbye: bytes | None = None
@@ -72,12 +78,32 @@ class Tunnel:
             f"sandbox_ended={self._sandbox_ended} ended={self._ended}>"
         )
 
+    @property
+    def sandbox_is_writable(self) -> bool:
+        return self._sandbox.is_writable
+
+    @property
+    def client_is_writable(self) -> bool:
+        return self._client.is_writable
+
+    def open(self, head: ResponseHead, data: bytes, *, scope: ResponseScope | None) -> None:
+        """Sends the client the 101, and takes over both connections; `data` came behind the head."""
+        self._client.write(
+            crossing_response_head(
+                head, add_chunked=False, drop_chunked=True, connection=b"Upgrade", scope=scope
+            )
+        )
+        self._sandbox.start_tunnel(self)
+        self._client.start_tunnel(self)
+        if data:
+            self.from_sandbox(data)
+
     # --- bytes ---
 
     def from_client(self, data: bytes) -> None:
         self._bytes_from_client += len(data)
         self._last_at = time.monotonic()
-        self.upstream.write(data)
+        self._sandbox.write(data)
 
     def from_sandbox(self, data: bytes) -> None:
         if self._ended:
@@ -88,27 +114,27 @@ class Tunnel:
             boundary = frames.feed(data)
             if self._goodbye is not None and boundary:
                 self._bytes_to_client += boundary
-                self.downstream.write(data[:boundary])
+                self._client.write(data[:boundary])
                 self._finish(self._goodbye_code, self._goodbye)
                 return
         self._bytes_to_client += len(data)
-        self.downstream.write(data)
+        self._client.write(data)
 
     # --- ends ---
 
     def client_eof(self) -> bool:
         """The client will send no more. Returns True to keep its connection for what the sandbox still says."""
         self._client_ended = True
-        if self._sandbox_ended or self.downstream.peer.is_tls:
+        if self._sandbox_ended or self._client.peer.is_tls:
             self._finish("", None)
             return False
-        self.upstream.write_eof()
+        self._sandbox.write_eof()
         return True
 
     def sandbox_eof(self) -> bool:
         """The sandbox will send no more. Returns True to keep its connection for what the client still says."""
         self._sandbox_ended = True
-        if self._client_ended or not self.downstream.write_eof():
+        if self._client_ended or not self._client.write_eof():
             self._finish("", None)
             return False
         return True
@@ -135,7 +161,7 @@ class Tunnel:
             self._goodbye_code = outcome_code
 
     def on_deadline(self, now: float) -> None:
-        """Called by the downstream when `deadline_at` has passed."""
+        """Called by the client's connection when `deadline_at` has passed."""
         idle_until = self._last_at + self._idle_s
         if now >= self._ends_at:
             reason = "the longest time for a connection is over"
@@ -157,52 +183,31 @@ class Tunnel:
             goodbye is not None and not self._sandbox_ended
         ):  # else the client was told the end already
             self._bytes_to_client += len(goodbye)
-            self.downstream.write(goodbye)
-        self.exchange.tunnel_ended(
+            self._client.write(goodbye)
+        self._owner.tunnel_ended(
             outcome_code, from_client=self._bytes_from_client, to_client=self._bytes_to_client
         )
-        self.upstream.close_after_flush()
-        self.downstream.tunnel_done(client_ended=self._client_ended)
+        self._sandbox.close_after_flush()
+        self._client.tunnel_done(client_ended=self._client_ended)
 
     # --- back-pressure ---
 
     def client_is_full(self) -> None:
-        self.upstream.pause_reading()
+        self._sandbox.pause_reading()
 
     def client_has_room(self) -> None:
-        self.upstream.resume_reading()
+        self._sandbox.resume_reading()
 
     def sandbox_is_full(self) -> None:
-        self.downstream.pause_reading()
+        self._client.pause_reading()
 
     def sandbox_has_room(self) -> None:
-        self.downstream.resume_reading()
+        self._client.resume_reading()
 
 
-def open_tunnel(
-    exchange: Exchange, head: ResponseHead, data: bytes, *, scope: ResponseScope | None
-) -> None:
-    """Turns an exchange whose sandbox answered 101 into a tunnel. Raises BadResponse for a protocol that wasn't offered."""
-    upstream, downstream = exchange.upstream, exchange.downstream
-    assert upstream is not None
+def chosen_protocol(head: ResponseHead, offered: bytes) -> bytes:
+    """Returns the protocol that a 101 switches to, lower case. Raises BadResponse for one that wasn't offered."""
     chosen = (head.upgrade or b"").strip(b" \t").lower()
-    if chosen not in [p.strip(b" \t").lower() for p in (exchange.head.upgrade or b"").split(b",")]:
+    if chosen not in [protocol.strip(b" \t").lower() for protocol in offered.split(b",")]:
         raise BadResponse(reason="a 101 to a protocol that was not offered")
-    exchange.outcome.status = 101
-    exchange.outcome.is_tunnel = True
-    upstream.exchange = None
-    tunnel = upstream.tunnel = Tunnel(
-        exchange=exchange,
-        downstream=downstream,
-        upstream=upstream,
-        is_websocket=chosen == b"websocket",
-    )
-    downstream.write(
-        crossing_response_head(
-            head, add_chunked=False, drop_chunked=True, connection=b"Upgrade", scope=scope
-        )
-    )
-    exchange.gateway.telemetry.tunnel_opened()
-    downstream.start_tunnel(tunnel)
-    if data:
-        tunnel.from_sandbox(data)
+    return chosen

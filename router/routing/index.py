@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.freshness import Freshness
+from router.routing.generation import Generation
 from router.routing.waiting import Waiter, WaitingRoom
 
 Retired = tuple[Endpoint, ...]
@@ -53,6 +54,8 @@ class EndpointIndex:
         self.freshness = freshness
         self._clock = clock
         self._endpoints: dict[SandboxRef, Endpoint] = {}
+        self.names_generation = Generation()
+        """Moves on whenever names() may give another answer than before."""
         self._aliases: dict[SandboxRef, SandboxRef] = {}
         self._aliases_of: dict[SandboxRef, tuple[SandboxRef, ...]] = {}
         self._holds: dict[SandboxRef, _Hold] = {}
@@ -269,6 +272,7 @@ class EndpointIndex:
                 del self._holds[ref]
         old = self._endpoints.get(ref)
         if old is None:
+            self.names_generation.number += ref in self._aliases
             self._in_namespace[ref.namespace] = self._in_namespace.get(ref.namespace, 0) + 1
             changed.append(ref)
         elif old == new:
@@ -287,6 +291,7 @@ class EndpointIndex:
     def _drop(self, current: Endpoint, changed: list[SandboxRef]) -> Endpoint | None:
         """Returns `current` when it loses a route by this."""
         ref = current.ref
+        self.names_generation.number += ref in self._aliases
         del self._endpoints[ref]
         self._holds.pop(ref, None)
         left = self._in_namespace[ref.namespace] - 1
@@ -323,6 +328,7 @@ class EndpointIndex:
             before = self._aliases.get(alias)
             if before == ref:
                 continue
+            self.names_generation.number += 1
             if before is not None:
                 self._unlink(alias, before)
             if ref is not None:

@@ -19,6 +19,7 @@ class IndexSource:
         self._index = index
         self.is_complete = index.is_complete
         self.is_catching_up = is_catching_up
+        self.names_generation = index.names_generation
         self.names = index.names
         self.is_current = index.is_current
         self.hold_ends_in_s = index.hold_ends_in_s

@@ -129,6 +129,10 @@ class TargetParser:
             or self._name_in_host(host) is not None
         )
 
+    def reads_path(self, request_target: bytes) -> bool:
+        """Returns True when the path may name the sandbox: then headers and host don't say all."""
+        return bool(self._path_start) and self._is_under_prefix(request_target)
+
     # --- by path ----------------------------------------------------------------------------
 
     def _is_under_prefix(self, request_target: bytes) -> bool:

@@ -34,7 +34,6 @@ BOUNDARIES = {
     "router/app/channel.py",
     "router/discovery/reflector.py",
     "router/proxy/deadlines.py",
-    "router/proxy/dialling.py",
     "router/proxy/gateway.py",
     "router/telemetry/logs.py",
 }

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import uvloop
 
-from router.proxy.needs import Limits
+from router.proxy.ports import ProxyOptions
 from tests.integration.proxy.clock import Clock
 from tests.integration.proxy.pod import Pod, pod_listening
 from tests.integration.proxy.running_router import Plan, RunningRouter
 from tests.integration.proxy.wire import until
 
-LIMITS = frozenset(Limits.__dataclass_fields__)
+LIMITS = ProxyOptions.__dataclass_fields__.keys() - Plan.__dataclass_fields__.keys()
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -52,7 +52,7 @@ async def pod() -> AsyncIterator[Pod]:
 
 @pytest.fixture
 async def start_router(clock: Clock, pod: Pod) -> AsyncIterator[Any]:
-    """Returns what starts a router, which ends before the pod does; keywords replace parts of its Plan or of its Limits."""
+    """Returns what starts a router, which ends before the pod does; keywords replace parts of its Plan or of its ProxyOptions."""
     async with contextlib.AsyncExitStack() as routers:
 
         async def start(**changes: Any) -> RunningRouter:

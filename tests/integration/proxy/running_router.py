@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import ipaddress
 import socket
 import ssl
@@ -23,13 +24,13 @@ from router.auth.revocation import Revocation
 from router.auth.static import StaticTokenAuthenticator
 from router.discovery.name_servers import NameServers
 from router.discovery.resolver import CachingResolver
-from router.proxy.clients import Clients
-from router.proxy.deadlines import NEVER, Deadlines
-from router.proxy.downstream import Downstream
+from router.proxy.admission import Admission
+from router.proxy.connections import Connections
+from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
-from router.proxy.needs import Limits, RightsWatch
 from router.proxy.outcome import Outcome
 from router.proxy.pool import Pool
+from router.proxy.ports import NEVER, CredentialStatus, EndpointSource, ProxyOptions
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
@@ -69,7 +70,9 @@ class Told(RouterTelemetry):
 class Plan:
     """How a router differs from the usual: limits that never bite, one static token, header routing alone."""
 
-    limits: Limits = field(default_factory=lambda: Limits(connect_budget_s=10, wait_for_ready_s=10))
+    limits: ProxyOptions = field(
+        default_factory=lambda: ProxyOptions(connect_budget_s=10, wait_for_ready_s=10)
+    )
     max_idle: int = 64
     idle_timeout_s: float = 60
     connect_timeout_s: float = 5
@@ -81,10 +84,12 @@ class Plan:
     origin: str = "rewrite"
     stripped: Stripped | None = None
     path_mode: str = "strip"
+    source: EndpointSource | None = None
+    """Where sandboxes live; None for the router's own table."""
     trusted_proxies: tuple[str, ...] = ()
     authenticator: Authenticator | None = None
     authorizer: Authorizer | None = None
-    rights: RightsWatch | None = None
+    rights: CredentialStatus | None = None
     tls: ssl.SSLContext | None = None
     also_own: Sequence[tuple[str, int]] = ()
     host: str = "127.0.0.1"
@@ -123,14 +128,23 @@ class RunningRouter:
             own_listeners=lambda: [*addresses_of(self.sockets), *plan.also_own],
             resolver=self.resolver,
         )
-        self.clients = Clients(
+        self.clients = Connections(
             max_connections=plan.limits.max_connections,
             deadlines=self.deadlines,
             telemetry=self.telemetry,
             rights=plan.rights
             or Revocation(policy=self.policy, auth_grace_s=60, current=self._current),
         )
-        self.gateway = Gateway(
+        options = dataclasses.replace(
+            plan.limits,
+            trusted_proxies=tuple(map(ipaddress.ip_network, plan.trusted_proxies)),
+            preserve_host=plan.preserve_host,
+            origin_policy=plan.origin,
+            stripped=plan.stripped,
+            path_mode=plan.path_mode,
+        )
+        source = plan.source or IndexSource(self.index, is_catching_up=lambda: self.is_catching_up)
+        self.admission = Admission(
             targets=TargetParser(
                 base_domain=plan.base_domain,
                 path_prefix=plan.path_prefix,
@@ -142,25 +156,25 @@ class RunningRouter:
             or AuthenticatorChain(
                 bearer=[StaticTokenAuthenticator(tokens=[TOKEN.encode()])], certificate=None
             ),
-            source=IndexSource(self.index, is_catching_up=lambda: self.is_catching_up),
+            source=source,
             authorizer=plan.authorizer or GrantAuthorizer(policy=self.policy),
-            clients=self.clients,
+            identity_in_header=parse_xfcc,
+            options=options,
+        )
+        self.gateway = Gateway(
+            admission=self.admission,
+            source=source,
+            connections=self.clients,
             pool=self.pool,
             telemetry=self.telemetry,
             deadlines=self.deadlines,
             tasks=self.tasks,
-            limits=plan.limits,
-            trusted_proxies=tuple(map(ipaddress.ip_network, plan.trusted_proxies)),
-            preserve_host=plan.preserve_host,
-            origin_policy=plan.origin,
-            stripped=plan.stripped,
-            path_mode=plan.path_mode,
+            options=options,
             identity_of=_identity_of,
-            identity_in_header=parse_xfcc,
         )
         self._listener = Listener(
             self.sockets,
-            protocol=lambda: Downstream(self.gateway, is_tls=plan.tls is not None),
+            protocol=lambda: self.gateway.connection(is_tls=plan.tls is not None),
             handshake_timeout_s=PATIENCE_S,
         )
         self._dialled: list[Wire] = []
@@ -295,7 +309,6 @@ class RunningRouter:
             raise AssertionError(f"left behind: {kept}; {carried}; {self.pool._open}") from None
 
     def _left(self) -> dict[str, object]:
-        gateway = self.gateway
         return {
             "clients": len(self.clients),
             "watched": len(self.deadlines._watched),
@@ -305,8 +318,8 @@ class RunningRouter:
             "in flight": self.metrics.inflight_requests,
             "open tunnels": self.metrics.open_tunnels,
             "client connections": self.metrics.client_connections,
-            "requests by sandbox": gateway._requests_by_sandbox._taken,
-            "tunnels by client": gateway._tunnels_by_client._taken,
+            "requests by sandbox": self.admission._requests_by_sandbox._taken,
+            "tunnels by client": self.admission._tunnels_by_client._taken,
         }
 
 

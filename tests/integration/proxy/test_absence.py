@@ -5,6 +5,7 @@ import pytest
 from router.auth.authenticator import Authenticated
 from router.auth.principal import Grant, Principal
 from router.routing.endpoint import State
+from tests.fakes.deciders import DecidesEachTime
 from tests.integration.proxy.messages import request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.wire import until
@@ -57,7 +58,7 @@ async def test_a_uid_is_held_to_what_comes_after_waiting(router, pod):
     assert (told.status, told.code) == (404, "sandbox_replaced")
 
 
-class Alice:
+class Alice(DecidesEachTime):
     """An Authenticator that takes everybody for one caller, who may call one sandbox."""
 
     def __init__(self, *grants: Grant) -> None:

@@ -7,6 +7,7 @@ import pytest
 from router.auth.anonymous import ANONYMOUS
 from router.auth.authenticator import Authenticated
 from router.routing.endpoint import State
+from tests.fakes.deciders import DecidesEachTime
 from tests.integration.proxy.faults import dialling_waits
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.wire import settled, until
@@ -121,7 +122,7 @@ async def test_while_the_sandbox_starts(router, pod, leave):
     assert router.index.waiting() == 0
 
 
-class SlowToKnow:
+class SlowToKnow(DecidesEachTime):
     """An Authenticator that has to ask somebody."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from router.auth.authorizer import Permit
 from router.routing.endpoint import State
+from tests.fakes.deciders import DecidesEachTime
 from tests.integration.proxy.faults import dialling_fails, dialling_waits, silent_port
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import Pod, bound_socket, pod_listening, serving
@@ -124,6 +125,16 @@ async def test_a_pod_that_follows_after_the_connect_budget_still_serves_who_wait
             assert (await client.answer()).status == 200
 
 
+async def test_the_wait_for_the_pod_that_follows_is_part_of_the_connect_budget(start_router):
+    router = await start_router(connect_budget_s=0.3, connect_timeout_s=0.1, wait_for_ready_s=60)
+    router.knows(port=80, host="10.9.9.9", uid="dead")
+    client = await router.connect()
+    with dialling_fails("10.9.9.9"):
+        client.send(request())
+        answer = await client.answer()
+    assert (answer.status, answer.code) == (502, "sandbox_unreachable")
+
+
 async def test_a_dead_host_that_stays_the_only_one_is_502(router):
     router.knows(port=80, host="10.9.9.9")
     client = await router.connect()
@@ -209,7 +220,7 @@ async def test_a_pod_that_leaves_while_it_is_dialled_is_404(router, pod):
     assert old.total == 0
 
 
-class AsksSomebody:
+class AsksSomebody(DecidesEachTime):
     """An Authorizer whose permit comes later."""
 
     def __init__(self) -> None:

@@ -6,10 +6,10 @@ import gc
 
 import pytest
 
-from router.proxy.downstream import Downstream
+from router.proxy.client_connection import ClientConnection
 from router.proxy.exchange import Exchange
+from router.proxy.sandbox_connection import SandboxConnection
 from router.proxy.tunnel import Tunnel
-from router.proxy.upstream import Upstream
 from tests.integration.proxy.conftest import open_descriptors
 from tests.integration.proxy.faults import silent_port
 from tests.integration.proxy.messages import answer, request
@@ -105,7 +105,7 @@ async def fast_sandbox(router):
 def connections_in_memory() -> int:
     """Returns how many objects of connections and requests there are, ended or not."""
     gc.collect()
-    kinds = (Downstream, Exchange, Tunnel, Upstream)
+    kinds = (ClientConnection, Exchange, Tunnel, SandboxConnection)
     return sum(isinstance(thing, kinds) for thing in gc.get_objects())
 
 

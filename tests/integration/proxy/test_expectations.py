@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.proxy import upstream
+from router.proxy import sandbox_connection
 from tests.integration.proxy.messages import answer, chunked, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.wire import settled
@@ -142,7 +142,7 @@ async def test_interim_answers_pass_without_a_count(router, pod):
 
 
 async def test_endless_interim_answers_are_a_broken_answer(router, pod, monkeypatch):
-    monkeypatch.setattr(upstream, "_MAX_INTERIM_BYTES", 50 * len(CONTINUE))
+    monkeypatch.setattr(sandbox_connection, "_MAX_INTERIM_BYTES", 50 * len(CONTINUE))
     async with serving(pod, lambda _: CONTINUE * 100):
         told = await router.ask(request())
     assert (told.status, told.code) == (502, "bad_response")

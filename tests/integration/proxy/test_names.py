@@ -39,11 +39,10 @@ def resolvers(dns, tmp_path):
 @pytest.fixture
 def start_by_dns(start_router, resolvers):
     async def start(*, allow_loopback=True, trusts=False):
-        router = await start_router(resolver=resolvers(allow_loopback=allow_loopback))
-        router.gateway.source = DnsSource(
-            cluster_domain="cluster.local", trust_pod_ip_header=trusts
+        return await start_router(
+            resolver=resolvers(allow_loopback=allow_loopback),
+            source=DnsSource(cluster_domain="cluster.local", trust_pod_ip_header=trusts),
         )
-        return router
 
     return start
 

@@ -10,6 +10,7 @@ from router import errors
 from router.auth.authenticator import Authenticated
 from router.auth.principal import Principal
 from router.routing.endpoint import State
+from tests.fakes.deciders import DecidesEachTime
 from tests.integration.proxy.faults import dialling_fails
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import bound_socket, serving
@@ -26,7 +27,7 @@ class Case:
     facts: tuple[tuple[str, Any], ...] = ()
 
 
-class Fails:
+class Fails(DecidesEachTime):
     """An Authenticator at which something goes wrong."""
 
     def __init__(self, error: Exception, *, later: bool = False) -> None:
@@ -43,7 +44,7 @@ class Fails:
         raise self._error
 
 
-class Powerless:
+class Powerless(DecidesEachTime):
     """An Authenticator that knows everybody as somebody without any right."""
 
     def authenticate(self, credentials):

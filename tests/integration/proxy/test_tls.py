@@ -261,7 +261,7 @@ async def start_mutual(start_router, pod, certificates):
                     Rule(
                         number=1,
                         line=1,
-                        principal=PrincipalMatch(identity="alice.example.org"),
+                        principal=PrincipalMatch(identity="alice.example.org", kind="dns"),
                         grants=(Grant("default", "box"),),
                     ),
                 )

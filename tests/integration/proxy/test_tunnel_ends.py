@@ -5,6 +5,7 @@ import pytest
 from router.auth.authenticator import Authenticated
 from router.auth.policy import Policy
 from router.auth.principal import Grant, Principal
+from tests.fakes.deciders import DecidesEachTime
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.upgrades import (
@@ -131,7 +132,7 @@ async def test_a_client_that_reads_no_goodbye_keeps_no_tunnel(limited, pod):
     await until(lambda: len(limited.clients) == 0)
 
 
-class Alice:
+class Alice(DecidesEachTime):
     """An Authenticator that knows one caller, whose token has an id and ends at some time."""
 
     def __init__(self, expires_at: float | None = None) -> None:

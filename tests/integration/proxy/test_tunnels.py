@@ -27,7 +27,7 @@ async def test_a_handshake_crosses_with_everything_that_belongs_to_it(router, po
             ("Sec-WebSocket-Protocol", "chat, superchat"),
             ("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"),
             ("Cookie", "a=b"),
-            ("Origin", "https://app.example"),
+            ("Origin", "http://router.test"),
         )
     )
     sandbox = await pod.accept()

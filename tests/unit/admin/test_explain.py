@@ -16,11 +16,14 @@ from router.auth.principal import Principal
 from router.auth.static import StaticTokenAuthenticator
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
-from router.errors import BadRequest
+from router.errors import AuthUnavailable, BadRequest
+from router.proxy.admission import Admission
+from router.proxy.ports import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import TargetParser
+from tests.fakes.deciders import DecidesEachTime
 from tests.unit.auth.tokens import every_key, sign
 
 BOX = Endpoint(
@@ -70,7 +73,7 @@ async def make_explainer(index, policy):
     """Returns a maker of explainers over the real parts; the reviewer answers mode token-review."""
     closers = []
 
-    def make(*, reviewer=None, own=(), max_staleness_s=0.0, anonymous=False):
+    def make(*, reviewer=None, own=(), anonymous=False, **limits):
         ring = KeyRing()
         ring.replace("test", every_key())
         jwt = JwtVerifier(
@@ -90,7 +93,8 @@ async def make_explainer(index, policy):
                 grants=authorizer, reviewer=reviewer, ttl_s=30
             )
             closers.extend([tokens, authorizer])
-        return Explainer(
+        source = IndexSource(index)
+        admission = Admission(
             targets=TargetParser(
                 base_domain="box.example",
                 path_prefix="/sandboxes",
@@ -103,12 +107,18 @@ async def make_explainer(index, policy):
                 certificate=CertificateAuthenticator(),
                 anonymous=anonymous,
             ),
-            source=IndexSource(index),
+            source=source,
             authorizer=authorizer,
             identity_in_header=parse_xfcc,
+            options=ProxyOptions(wait_for_ready_s=10, **limits),
+        )
+        return Explainer(
+            admission=admission,
+            source=source,
+            authorizer=authorizer,
             is_own_listener=lambda address, port: (address, port) in own,
-            wait_for_ready_s=10,
-            max_staleness_s=max_staleness_s,
+            is_draining=lambda: False,
+            timeout_s=180.0,
         )
 
     yield make
@@ -407,7 +417,7 @@ async def test_a_token_older_than_the_sandbox_allows(make_explainer, index):
     explained = await outcome_of(make_explainer(), question(token(GRANT, iat=int(now) - 60)))
 
     assert explained[1:] == (401, "unauthenticated")
-    assert explained[0]["outcome"]["reason"] == "the sandbox's tokens-not-before"
+    assert explained[0]["outcome"]["reason"] == "tokens-not-before"
 
 
 async def test_a_table_that_is_too_old(make_explainer, index):
@@ -442,43 +452,67 @@ async def test_the_router_itself_is_no_sandbox(make_explainer):
 # --- it asks nobody and waits for nothing ----------------------------------------------------
 
 
-async def test_a_credential_that_only_kubernetes_can_judge_is_not_waited_for(make_explainer):
+async def test_a_credential_that_only_kubernetes_can_judge_is_asked_about_once(make_explainer):
     reviewer = Reviewer()
     explainer = make_explainer(reviewer=reviewer)
     asked = question(b"opaque-kubernetes-token")
 
-    first = await explainer.explain(asked)
-    await asyncio.sleep(0.1)
-    second = await explainer.explain(asked)
+    for _ in range(2):
+        explained = await explainer.explain(asked)
+        assert explained["principal"]["subject"] == "system:serviceaccount:a:b"
 
-    assert first["principal"] == {"recognised": False, "offered": ["authorization"]}
-    assert first["outcome"]["status"] is None
-    assert second["principal"]["subject"] == "system:serviceaccount:a:b"
-    assert reviewer.asked == ["TokenReview"]
+    assert reviewer.asked.count("TokenReview") == 1
 
 
-async def test_rbac_is_not_asked(make_explainer):
+async def test_rbac_is_asked_as_for_a_request(make_explainer):
     reviewer = Reviewer()
-    explainer = make_explainer(reviewer=reviewer)
-    asked = question(b"opaque-kubernetes-token")
-    await explainer.explain(asked)
-    await asyncio.sleep(0.1)
 
-    explained = await explainer.explain(asked)
+    explained = await make_explainer(reviewer=reviewer).explain(
+        question(b"opaque-kubernetes-token")
+    )
 
-    assert explained["decision"]["decision"] == "unknown"
+    assert explained["decision"]["decision"] == "allowed"
     assert explained["outcome"]["status"] is None
-    assert "RBAC" in explained["outcome"]["detail"]
-    assert "SubjectAccessReview" not in reviewer.asked
+    assert reviewer.asked == ["TokenReview", "SubjectAccessReview"]
 
 
-async def test_an_explanation_is_no_decision(make_explainer, policy):
-    explainer = make_explainer()
+async def test_a_review_that_fails_is_told_as_the_request_would_be(make_explainer):
+    class Away(Reviewer):
+        async def review(self, body):
+            raise AuthUnavailable(reason="the API server answered 500")
 
-    await explainer.explain(question(token(GRANT)))
-    await explainer.explain(question(token()))
+    explained = await make_explainer(reviewer=Away()).explain(question(b"opaque-kubernetes-token"))
 
-    assert "allowed=0 denied=0" in repr(explainer._authorizer)
+    assert explained["outcome"]["code"] == "auth_unavailable"
+    assert "500" in explained["outcome"]["reason"]
+
+
+async def test_a_review_that_takes_too_long_is_not_waited_for(make_explainer, monkeypatch):
+    class Slow(Reviewer):
+        async def review(self, body):
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr("router.admin.explain._REVIEW_PATIENCE_S", 0.01)
+    explained = await make_explainer(reviewer=Slow()).explain(question(b"opaque-kubernetes-token"))
+
+    assert explained["principal"] == {"recognised": False, "offered": ["authorization"]}
+    assert explained["outcome"]["status"] is None
+    assert "still being checked" in explained["outcome"]["detail"]
+
+
+async def test_an_explanation_keeps_no_place_of_a_limit(make_explainer):
+    explainer = make_explainer(max_requests_per_sandbox=1)
+
+    for _ in range(3):
+        assert (await outcome_of(explainer, question(token(GRANT))))[1:] == (None, "")
+
+
+async def test_a_place_that_would_be_missing_is_told(make_explainer):
+    explainer = make_explainer(max_requests_per_sandbox=1)
+    taken = explainer._admission._requests_by_sandbox.take(str(BOX.ref))
+
+    assert (await outcome_of(explainer, question(token(GRANT))))[1:] == (429, "too_many_requests")
+    taken.give_back()
 
 
 async def test_everybody_is_anonymous_where_the_operator_said_so(make_explainer):
@@ -489,14 +523,14 @@ async def test_everybody_is_anonymous_where_the_operator_said_so(make_explainer)
 
 
 async def test_a_name_that_cannot_be_printed_is_shown_with_escapes(make_explainer):
-    class Odd:
+    class Odd(DecidesEachTime):
         def authenticate(self, credentials):
             return Authenticated(
                 Principal(subject="a\ud800\x1b[2J", mode="static", groups=("g" * 9999,)), True
             )
 
     explainer = make_explainer()
-    explainer._authenticator = Odd()
+    explainer._admission._authenticator = Odd()
 
     principal = (await explainer.explain(question()))["principal"]
 

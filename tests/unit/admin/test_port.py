@@ -26,6 +26,8 @@ from router.auth.keys import KeyRing
 from router.auth.mtls import CertificateAuthenticator, parse_xfcc
 from router.auth.policy import CurrentPolicy
 from router.auth.static import StaticTokenAuthenticator
+from router.proxy.admission import Admission
+from router.proxy.ports import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -45,7 +47,9 @@ class Place:
         self.index = EndpointIndex(waiting_room=1, waiting_room_per_namespace=1)
         ring = KeyRing()
         ring.replace("test", every_key())
-        self.explainer = Explainer(
+        source = IndexSource(self.index)
+        authorizer = GrantAuthorizer(policy=CurrentPolicy())
+        admission = Admission(
             targets=TargetParser(
                 base_domain="",
                 path_prefix="/sandboxes",
@@ -65,12 +69,18 @@ class Place:
                 ],
                 certificate=CertificateAuthenticator(),
             ),
-            source=IndexSource(self.index),
-            authorizer=GrantAuthorizer(policy=CurrentPolicy()),
+            source=source,
+            authorizer=authorizer,
             identity_in_header=parse_xfcc,
+            options=ProxyOptions(wait_for_ready_s=10),
+        )
+        self.explainer = Explainer(
+            admission=admission,
+            source=source,
+            authorizer=authorizer,
             is_own_listener=lambda address, port: False,
-            wait_for_ready_s=10,
-            max_staleness_s=0,
+            is_draining=lambda: False,
+            timeout_s=180.0,
         )
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]

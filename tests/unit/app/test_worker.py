@@ -15,9 +15,8 @@ import pytest
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.stop import Stop
-from router.app.worker import Sockets, Worker, _limits
+from router.app.worker import Sockets, Worker
 from router.errors import Overloaded
-from router.proxy.deadlines import NEVER
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Address, Settings
 from tests.unit.app.conftest import MakeSettings
@@ -226,36 +225,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-# --- limits ---------------------------------------------------------------------------------
-
-
-def test_a_duration_of_nothing_never_ends(make_settings: MakeSettings) -> None:
-    off = {
-        "stream_idle_timeout": "0",
-        "tunnel_idle_timeout": "0",
-        "tunnel_max_lifetime": "0",
-    }
-    limits = _limits(make_settings(**off))
-    assert limits.stream_idle_timeout_s == NEVER
-    assert limits.tunnel_idle_timeout_s == NEVER
-    assert limits.tunnel_max_lifetime_s == NEVER
-    assert limits.proxy_timeout_s == 180.0
-    assert limits.wait_for_ready_s == 10.0
-
-
-@pytest.mark.parametrize(("connections", "workers", "share"), [(10, 1, 10), (10, 3, 4), (1, 4, 1)])
-def test_each_worker_has_its_share_of_the_connections(
-    make_settings: MakeSettings, connections: int, workers: int, share: int
-) -> None:
-    assert _limits(make_settings(max_connections=connections, workers=workers)).max_connections == (
-        share
-    )
-
-
-def test_only_a_watch_may_hear_of_a_name_too_late(make_settings: MakeSettings) -> None:
-    assert _limits(make_settings(discovery="kubernetes")).unknown_grace_s > 0
-    for discovery in ("file", "dns"):
-        assert _limits(make_settings(discovery=discovery)).unknown_grace_s == 0
+# --- odds and ends --------------------------------------------------------------------------
 
 
 def test_a_worker_may_listen_on_several_sockets(make_settings: MakeSettings) -> None:

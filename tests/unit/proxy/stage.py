@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +12,14 @@ from router.auth.anonymous import AnonymousAuthenticator
 from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.policy import CurrentPolicy
-from router.proxy.clients import Clients
+from router.proxy.admission import Admission
+from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
-from router.proxy.downstream import Downstream
 from router.proxy.exchange import Exchange
 from router.proxy.gateway import Gateway
-from router.proxy.needs import Limits
 from router.proxy.outcome import Outcome
-from router.proxy.pool import pool_key
-from router.proxy.upstream import Upstream
+from router.proxy.ports import ProxyOptions
+from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -125,19 +125,19 @@ class Shelf:
 
     def __init__(self) -> None:
         self.has_idle = True
-        self.opened: list[Upstream] = []
+        self.opened: list[SandboxConnection] = []
         self.taken: list[tuple[Permit, bool]] = []
         self.dialled: list[Permit] = []
-        self.released: list[Upstream] = []
+        self.released: list[SandboxConnection] = []
         self.retired: list[Endpoint] = []
         self.connects: list[BaseException | Callable[[], None] | None] = []
         """What the next attempts to connect come to: an error, something to do first, or None; then they succeed."""
 
-    def take(self, permit: Permit, *, must_be_open: bool = False) -> Upstream | None:
+    def take(self, permit: Permit, *, must_be_open: bool = False) -> SandboxConnection | None:
         self.taken.append((permit, must_be_open))
         return self._open(permit) if self.has_idle else None
 
-    async def connect(self, permit: Permit, *, limit_s: float) -> Upstream:
+    async def connect(self, permit: Permit, *, limit_s: float) -> SandboxConnection:
         assert limit_s > 0
         self.dialled.append(permit)
         await asyncio.sleep(0)
@@ -148,16 +148,16 @@ class Shelf:
             step()
         return self._open(permit)
 
-    def release(self, upstream: Upstream) -> None:
+    def release(self, upstream: SandboxConnection) -> None:
         self.released.append(upstream)
 
-    def forget(self, upstream: Upstream) -> None:
+    def forget(self, upstream: SandboxConnection) -> None:
         pass
 
-    def closes(self, upstream: Upstream) -> None:
+    def closes(self, upstream: SandboxConnection) -> None:
         pass
 
-    def closed(self, upstream: Upstream) -> None:
+    def closed(self, upstream: SandboxConnection) -> None:
         pass
 
     def retire(self, endpoint: Endpoint) -> None:
@@ -166,17 +166,17 @@ class Shelf:
     def sweep(self, now: float) -> None:
         pass
 
-    def _open(self, permit: Permit) -> Upstream:
+    def _open(self, permit: Permit) -> SandboxConnection:
         address = permit.endpoint.addresses[0]
         host = f"{address}:{permit.port}".encode()
-        upstream = Upstream(self, pool_key(permit.endpoint, permit.port), address, host)  # type: ignore[arg-type]
+        upstream = SandboxConnection(self, permit.key, address, host)
         upstream.connection_made(Wire())
         self.opened.append(upstream)
         return upstream
 
 
 class Rights:
-    """A RightsWatch that the test changes."""
+    """A CredentialStatus that the test changes."""
 
     def __init__(self) -> None:
         self.ends_at: float | None = None
@@ -194,12 +194,12 @@ class Client:
 
     def __init__(self, gateway: Gateway, wire: Wire, *, is_tls: bool = False) -> None:
         self.wire = wire
-        self.downstream = Downstream(gateway, is_tls=is_tls)
-        self.downstream.connection_made(wire)
+        self.connection = gateway.connection(is_tls=is_tls)
+        self.connection.connection_made(wire)
 
     @property
     def exchange(self) -> Exchange:
-        exchange = self.downstream.exchange
+        exchange = self.connection.exchange
         assert exchange is not None
         return exchange
 
@@ -210,20 +210,20 @@ class Client:
 
     def send(self, data: bytes) -> None:
         assert not self.wire.is_paused, "a client is not read from while it is paused"
-        self.downstream.data_received(data)
+        self.connection.data_received(data)
 
     def received(self) -> bytes:
         """Returns what came since the last call."""
         return self.wire.taken()
 
     def leave(self) -> None:
-        self.downstream.connection_lost(None)
+        self.connection.connection_lost(None)
 
 
 class Sandbox:
     """A connection to a sandbox, from the sandbox's side."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: SandboxConnection) -> None:
         self.upstream = upstream
         assert isinstance(upstream.transport, Wire)
         self.wire = upstream.transport
@@ -249,7 +249,7 @@ class Stage:
     def __init__(
         self,
         *,
-        limits: Limits | None = None,
+        limits: ProxyOptions = ProxyOptions(),  # noqa: B008 - it never changes
         authenticator: Any = None,
         authorizer: Any = None,
         source: Any = None,
@@ -265,21 +265,20 @@ class Stage:
         self.index = EndpointIndex(waiting_room=8, waiting_room_per_namespace=8)
         self.index.upsert(BOX)
         self.tasks = TaskSet()
-        self.clients = Clients(
+        self.clients = Connections(
             max_connections=max_connections,
             deadlines=self.deadlines,
             telemetry=self.records,  # type: ignore[arg-type]
             rights=self.rights,
         )
-        settings: dict[str, Any] = {
-            "trusted_proxies": (),
-            "preserve_host": False,
-            "origin_policy": "rewrite",
-            "identity_of": lambda ssl_object: None,
-            "identity_in_header": lambda value: None,
-            **options,
+        how = {
+            name: options.pop(name)
+            for name in ("trusted_proxies", "preserve_host", "origin_policy")
+            if name in options
         }
-        self.gateway = Gateway(
+        proxy_options = dataclasses.replace(limits, max_connections=max_connections, **how)
+        source = source or IndexSource(self.index)
+        self.admission = Admission(
             targets=TargetParser(
                 base_domain=base_domain,
                 path_prefix=path_prefix,
@@ -288,15 +287,22 @@ class Stage:
                 proxy_timeout_s=180.0,
             ),
             authenticator=authenticator or AnonymousAuthenticator(),
-            source=source or IndexSource(self.index),
+            source=source,
             authorizer=authorizer or GrantAuthorizer(policy=CurrentPolicy()),
-            clients=self.clients,
+            identity_in_header=options.pop("identity_in_header", lambda value: None),
+            options=proxy_options,
+        )
+        self.gateway = Gateway(
+            admission=self.admission,
+            source=source,
+            connections=self.clients,
             pool=self.shelf,  # type: ignore[arg-type]
-            telemetry=self.records,  # type: ignore[arg-type]
+            telemetry=self.records,
             deadlines=self.deadlines,
             tasks=self.tasks,
-            limits=limits or Limits(),
-            **settings,
+            options=proxy_options,
+            identity_of=options.pop("identity_of", lambda ssl_object: None),
+            **options,
         )
 
     def client(self, *, peer: str = "198.51.100.9", is_tls: bool = False) -> Client:

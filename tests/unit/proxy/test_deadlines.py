@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from router.proxy.deadlines import NEVER, Deadlines
+from router.proxy.deadlines import Deadlines
+from router.proxy.ports import NEVER
 
 
 class Clock:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from router.errors import SandboxUnreachable
-from router.proxy.client_connection import Phase
-from router.proxy.needs import Limits
+from router.proxy.closing_connection import State as State
 from router.proxy.pool import ConnectFailed
+from router.proxy.ports import ProxyOptions
 from tests.unit.proxy.stage import BOX, GET, TO_BOX, Client, Sandbox, Stage, later
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -89,7 +89,7 @@ def test_chunks_cross_as_they_came(pieces: list[bytes]) -> None:
 
 
 def test_a_body_over_the_limit_is_refused_when_it_goes_over() -> None:
-    stage = Stage(limits=Limits(max_body_bytes=10))
+    stage = Stage(limits=ProxyOptions(max_body_bytes=10))
     client, sandbox = stage.talk(head("POST", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n")
     assert not client.received()
     client.send(b"6\r\n world\r\n")
@@ -107,7 +107,7 @@ def test_an_answer_crosses_as_it_is_and_both_connections_are_kept() -> None:
     client, sandbox = stage.talk()
     sandbox.send(ANSWER)
     assert client.received() == ANSWER
-    assert client.downstream.phase is Phase.IDLE
+    assert client.connection.state is State.IDLE
     assert stage.shelf.released == [sandbox.upstream]
     outcome = stage.records.outcome
     assert (outcome.status, outcome.code, outcome.bytes_to_client) == (200, "", 2)
@@ -196,7 +196,7 @@ def test_an_answer_without_body_is_whole_at_its_head(method: str, answer: bytes)
     client, sandbox = stage.talk(head(method))
     sandbox.send(answer)
     assert client.received() == answer
-    assert client.downstream.phase is Phase.IDLE
+    assert client.connection.state is State.IDLE
     assert stage.shelf.released == [sandbox.upstream]
 
 
@@ -241,7 +241,7 @@ def test_after_an_early_answer_a_short_rest_of_the_request_is_thrown_away() -> N
     stage = Stage()
     client, sandbox = stage.talk(head("POST", b"Content-Length: 5") + b"abc")
     sandbox.send(ANSWER)
-    assert client.downstream.phase is Phase.DISCARDING
+    assert client.connection.state is State.DISCARDING
     client.send(b"de" + GET)
     stage.sandbox().send(ANSWER)
     assert client.received() == ANSWER * 2
@@ -403,7 +403,7 @@ async def test_a_client_that_leaves_while_it_is_dialled_for_cancels_the_dialling
 
 
 async def test_what_cannot_be_dialled_becomes_the_answer() -> None:
-    stage = Stage(limits=Limits(connect_budget_s=0.01))
+    stage = Stage(limits=ProxyOptions(connect_budget_s=0.01))
     stage.shelf.has_idle = False
     stage.shelf.connects = [ConnectFailed("connect_error", "no")] * 10
     client = stage.client()
@@ -415,12 +415,12 @@ async def test_what_cannot_be_dialled_becomes_the_answer() -> None:
 
 # --- deadlines ------------------------------------------------------------------------------
 
-LIMITS = Limits(proxy_timeout_s=180.0, stream_idle_timeout_s=30.0, keepalive_timeout_s=600.0)
+LIMITS = ProxyOptions(proxy_timeout_s=180.0, stream_idle_timeout_s=30.0, keepalive_timeout_s=600.0)
 
 
 def deadline_in(client: Client) -> float:
     """Returns in how many seconds the connection's deadline is, to the nearest ten."""
-    return round((client.downstream.deadline_at - later(0)) / 10) * 10
+    return round((client.connection.deadline_at - later(0)) / 10) * 10
 
 
 def test_each_part_of_an_exchange_has_its_own_deadline() -> None:
@@ -444,7 +444,7 @@ def test_a_client_may_ask_for_less_time() -> None:
 def test_a_sandbox_that_does_not_answer_in_time_is_told_as_that() -> None:
     stage = Stage(limits=LIMITS)
     client, sandbox = stage.talk()
-    client.downstream.on_deadline(later(0))
+    client.connection.on_deadline(later(0))
     answer = client.received()
     assert (answer[:13], code_of(answer)) == (b"HTTP/1.1 504 ", b"sandbox_timeout")
     assert b"Timed out waiting for the backend sandbox: box" in answer
@@ -456,7 +456,7 @@ def test_a_sandbox_that_does_not_answer_in_time_is_told_as_that() -> None:
 def test_a_body_that_stops_coming_is_the_clients_fault() -> None:
     stage = Stage(limits=LIMITS)
     client, sandbox = stage.talk(head("POST", b"Content-Length: 4") + b"ab")
-    client.downstream.on_deadline(later(0))
+    client.connection.on_deadline(later(0))
     assert code_of(client.received()) == b"request_timeout"
     assert stage.records.outcome.upstream_error == ""
     assert sandbox.wire.is_aborted
@@ -468,7 +468,7 @@ def test_an_answer_that_stops_moving_is_cut() -> None:
     client, sandbox = stage.talk()
     sandbox.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     client.received()
-    client.downstream.on_deadline(later(0))
+    client.connection.on_deadline(later(0))
     assert client.received() == b""
     assert client.wire.is_aborted
     assert stage.records.outcome.code == "response_cut"
@@ -500,7 +500,7 @@ def test_the_outcome_counts_bodies_without_their_framing() -> None:
 
 
 def test_places_are_given_back_at_the_end() -> None:
-    stage = Stage(limits=Limits(max_requests_per_sandbox=1))
+    stage = Stage(limits=ProxyOptions(max_requests_per_sandbox=1))
     _, sandbox = stage.talk()
     second = stage.client()
     second.send(GET)
@@ -514,8 +514,6 @@ def test_places_are_given_back_at_the_end() -> None:
 
 def test_its_repr_says_how_far_it_is() -> None:
     client, sandbox = Stage().talk(head("POST", b"Content-Length: 5"))
-    assert repr(client.exchange) == (
-        "<Exchange b'POST' request_ended=False response_started=False ended=False>"
-    )
+    assert repr(client.exchange) == "<Exchange b'POST' BODY AWAITED>"
     sandbox.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    assert "response_started=True" in repr(client.exchange)
+    assert "BODY BODY" in repr(client.exchange)

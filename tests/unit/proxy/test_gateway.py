@@ -16,18 +16,19 @@ from router.auth.authorizer import Permit
 from router.auth.mtls import NOBODY
 from router.auth.principal import Principal
 from router.errors import AuthUnavailable, Forbidden, RouterError, Unauthenticated
-from router.proxy.needs import Limits
+from router.proxy.ports import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import Target
+from tests.fakes.deciders import DecidesEachTime
 from tests.unit.proxy.stage import BOX, GET, TO_BOX, Client, Sandbox, Stage
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 ALICE = Principal(subject="alice", mode="jwt")
 
 
-class Door:
+class Door(DecidesEachTime):
     """An Authenticator that notes when it is asked."""
 
     def __init__(self, order: list[str], outcome: Principal | BaseException = ANONYMOUS) -> None:
@@ -44,7 +45,7 @@ class Door:
         return Authenticated(self.outcome, self.consumes)
 
 
-class Judge:
+class Judge(DecidesEachTime):
     """An Authorizer that notes what it is asked about."""
 
     def __init__(self, order: list[str], refusal: BaseException | None = None) -> None:
@@ -198,15 +199,15 @@ def test_a_caller_without_a_right_reaches_no_pod() -> None:
 
 def test_a_body_over_the_limit_is_refused_once_its_sender_is_known() -> None:
     request = b"POST / HTTP/1.1\r\n%bContent-Length: 11\r\n\r\n" % TO_BOX
-    stage = Noted(limits=Limits(max_body_bytes=10))
+    stage = Noted(limits=ProxyOptions(max_body_bytes=10))
     assert status_and_code(stage.ask(request)) == (413, "body_too_large")
     assert stage.order == ["authenticate"]
-    stranger = Noted(limits=Limits(max_body_bytes=10), caller=Unauthenticated())
+    stranger = Noted(limits=ProxyOptions(max_body_bytes=10), caller=Unauthenticated())
     assert status_and_code(stranger.ask(request)) == (401, "unauthenticated")
 
 
 def test_a_table_that_is_too_old_answers_for_nobody() -> None:
-    stage = Noted(limits=Limits(max_staleness_s=60.0))
+    stage = Noted(limits=ProxyOptions(max_staleness_s=60.0))
     stage.table.index.set_synced(-1000.0)
     assert status_and_code(stage.ask()) == (503, "index_stale")
     assert stage.order == ["authenticate"]
@@ -363,7 +364,7 @@ def test_the_consumed_token_does_not_reach_the_sandbox_in_authorization_either()
 
 
 def test_open_requests_are_counted_by_sandbox() -> None:
-    stage = Noted(limits=Limits(max_requests_per_sandbox=1))
+    stage = Noted(limits=ProxyOptions(max_requests_per_sandbox=1))
     stage.table.index.upsert(
         Endpoint(SandboxRef("default", "other"), "pod-2", State.READY, ("10.0.0.6",))
     )
@@ -382,7 +383,7 @@ def test_open_requests_are_counted_by_sandbox() -> None:
 
 def test_a_place_taken_before_another_is_refused_is_given_back() -> None:
     upgrade = named("box", b"Connection: upgrade", b"Upgrade: websocket")
-    stage = Noted(limits=Limits(max_requests_per_sandbox=3, max_tunnels_per_client=1))
+    stage = Noted(limits=ProxyOptions(max_requests_per_sandbox=3, max_tunnels_per_client=1))
     stage.ask(upgrade)
     for _ in range(5):
         assert status_and_code(stage.ask(upgrade)) == (429, "too_many_requests")
@@ -482,4 +483,4 @@ def test_a_tracer_sees_each_proxied_request_before_anything_is_decided() -> None
 
 
 def test_its_repr_says_who_is_connected() -> None:
-    assert repr(Noted().gateway).startswith("<Gateway <Clients open=0 draining=False>")
+    assert repr(Noted().gateway).startswith("<Gateway <Connections open=0 draining=False>")

@@ -16,12 +16,22 @@ from router.auth.anonymous import ANONYMOUS
 from router.auth.authorizer import Permit
 from router.errors import Forbidden, Overloaded
 from router.proxy.outcome import UPSTREAM_ERRORS
-from router.proxy.pool import ConnectFailed, Pool, pool_key
-from router.proxy.upstream import Upstream
+from router.proxy.pool import ConnectFailed, Pool
+from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import AddressesOnly, NameNotResolved, Resolver, Unresolved
 
 BOX = SandboxRef("default", "box")
+
+
+class Idle:
+    """In an Exchange's place: sends nothing."""
+
+    def attach(self, connection: SandboxConnection, *, is_reused: bool) -> None:
+        pass
+
+    def sandbox_left(self, reason: str) -> None:
+        pass
 
 
 class Port:
@@ -115,7 +125,7 @@ def permit(
     return Permit(ANONYMOUS, endpoint, number)
 
 
-async def dial(pool: Pool, to: Permit) -> Upstream:
+async def dial(pool: Pool, to: Permit) -> SandboxConnection:
     return await pool.connect(to, limit_s=10.0)
 
 
@@ -180,7 +190,7 @@ async def test_the_port_dialled_is_the_key_not_the_port_asked_for(
     pool = make_pool()
     mapped = {8888: port.number, 8889: port.number}
     upstream = await dial(pool, permit(8888, ports=mapped))
-    assert upstream.key == pool_key(permit(8888, ports=mapped).endpoint, 8888)
+    assert upstream.key == permit(8888, ports=mapped).key
     assert upstream.host == b"127.0.0.1:%d" % port.number
     pool.release(upstream)
     assert pool.take(permit(8889, ports=mapped)) is upstream
@@ -262,12 +272,11 @@ async def test_when_a_pod_leaves_its_idle_connections_close_and_busy_ones_are_no
     to = permit(port.number)
     idle, busy = await dial(pool, to), await dial(pool, to)
     pool.release(idle)
-    busy.exchange = object()  # type: ignore[assignment]
+    busy.carry(Idle(), is_reused=False)  # type: ignore[arg-type]
     pool.retire(to.endpoint)
     assert (idle.is_closed, busy.is_closed) == (True, False)
     assert pool.idle_count == 0
-    busy.exchange = None
-    pool.release(busy)
+    busy.release()
     assert busy.is_closed
     assert pool.take(to) is None
 
@@ -326,11 +335,10 @@ async def test_closing_the_pool_closes_everything(make_pool: Make, port: Port) -
     pool = make_pool()
     made = [await dial(pool, permit(port.number, uid=f"pod-{n}")) for n in range(3)]
     pool.release(made[0])
-    made[1].exchange = object()  # type: ignore[assignment]
+    made[1].carry(Idle(), is_reused=False)  # type: ignore[arg-type]
     pool.close()
     assert all(upstream.is_closed for upstream in made)
     assert repr(pool) == "<Pool idle=0 open=0>"
-    made[1].exchange = None
 
 
 # --- failures to connect ----------------------------------------------------------------------

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.proxy.client_connection import Phase
-from router.proxy.deadlines import NEVER
-from router.proxy.needs import Limits
+from router.proxy.closing_connection import State as State
+from router.proxy.ports import NEVER, ProxyOptions
 from router.proxy.wire.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import TO_BOX, Client, Sandbox, Stage, later
 
@@ -35,8 +34,7 @@ def test_a_switch_of_protocols_crosses_and_becomes_a_tunnel() -> None:
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\n"
         b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nConnection: Upgrade\r\n\r\n"
     )
-    assert client.downstream.phase is Phase.TUNNEL
-    assert client.downstream.exchange is None
+    assert client.connection.state is State.TUNNEL
     assert stage.records.events[-1] == "tunnel_opened"
     assert stage.records.outcomes == []
 
@@ -105,9 +103,9 @@ def test_whoever_takes_no_more_stops_the_other() -> None:
     assert client.wire.is_paused
     sandbox.upstream.resume_writing()
     assert not client.wire.is_paused
-    client.downstream.pause_writing()
+    client.connection.pause_writing()
     assert sandbox.wire.is_paused
-    client.downstream.resume_writing()
+    client.connection.resume_writing()
     assert not sandbox.wire.is_paused
 
 
@@ -119,7 +117,7 @@ def test_either_side_may_stop_talking_and_still_listen(first: str) -> None:
     stage = Stage()
     client, sandbox = stage.tunnel(b"raw")
     if first == "client":
-        assert client.downstream.eof_received() is True
+        assert client.connection.eof_received() is True
         assert sandbox.wire.has_ended
         sandbox.send(b"still")
         assert client.received() == b"still"
@@ -129,7 +127,7 @@ def test_either_side_may_stop_talking_and_still_listen(first: str) -> None:
         assert client.wire.has_ended
         client.send(b"still")
         assert sandbox.received() == b"still"
-        assert client.downstream.eof_received() is False
+        assert client.connection.eof_received() is False
     assert close_codes(stage) == [""]
     assert (client.is_closed, client.wire.is_aborted) == (True, False)
     assert (sandbox.wire.is_closing(), sandbox.wire.is_aborted) == (True, False)
@@ -141,7 +139,7 @@ def test_over_tls_an_end_is_the_end_of_both(first: str) -> None:
     client = stage.client(is_tls=True)
     client.send(UPGRADE)
     stage.sandbox().send(SWITCH)
-    side = client.downstream if first == "client" else stage.sandbox().upstream
+    side = client.connection if first == "client" else stage.sandbox().upstream
     assert side.eof_received() is False
     assert close_codes(stage) == [""]
     assert stage.sandbox().wire.is_closing()
@@ -164,8 +162,7 @@ def test_a_lost_side_ends_the_other(lose, code: str) -> None:
     lose(client, sandbox)
     assert close_codes(stage) == [code]
     assert sandbox.wire.is_closing() if lose is lose_client else client.is_closed
-    lose_client(client, sandbox)
-    lose_sandbox(client, sandbox)
+    (lose_sandbox if lose is lose_client else lose_client)(client, sandbox)
     assert len(stage.records.outcomes) == 1, "it ends once"
 
 
@@ -173,7 +170,7 @@ def test_a_side_lost_after_the_other_had_ended_is_a_clean_end() -> None:
     for first, lose in (("client", lose_sandbox), ("sandbox", lose_client)):
         stage = Stage()
         client, sandbox = stage.tunnel()
-        (client.downstream if first == "client" else sandbox.upstream).eof_received()
+        (client.connection if first == "client" else sandbox.upstream).eof_received()
         lose(client, sandbox)
         assert close_codes(stage) == [""]
 
@@ -184,7 +181,7 @@ GOODBYE = close_frame(CloseCode.GOING_AWAY, "bye")
 
 
 def end(client: Client) -> None:
-    tunnel = client.downstream.tunnel
+    tunnel = client.connection.tunnel
     assert tunnel is not None
     tunnel.close(CloseCode.GOING_AWAY, "bye", "tunnel_drained")
 
@@ -240,8 +237,8 @@ def test_any_other_protocol_just_ends() -> None:
 # --- time -----------------------------------------------------------------------------------
 
 
-def limits(idle_s: float, lifetime_s: float) -> Limits:
-    return Limits(
+def limits(idle_s: float, lifetime_s: float) -> ProxyOptions:
+    return ProxyOptions(
         tunnel_idle_timeout_s=idle_s, tunnel_max_lifetime_s=lifetime_s, proxy_timeout_s=1.0
     )
 
@@ -254,20 +251,20 @@ def test_the_nearer_limit_is_the_deadline_and_proxy_timeout_is_none(
     idle_s: float, lifetime_s: float, expected_s: float
 ) -> None:
     client, _ = Stage(limits=limits(idle_s, lifetime_s)).tunnel()
-    assert client.downstream.deadline_at == pytest.approx(later(expected_s), abs=5)
+    assert client.connection.deadline_at == pytest.approx(later(expected_s), abs=5)
 
 
 @pytest.mark.parametrize("speaker", ["client", "sandbox"])
 def test_whoever_speaks_puts_idleness_off(speaker: str) -> None:
     stage = Stage(limits=limits(60, 1000))
     client, sandbox = stage.tunnel()
-    tunnel = client.downstream.tunnel
+    tunnel = client.connection.tunnel
     assert tunnel is not None
     tunnel._last_at -= 50  # it was silent for fifty seconds
     client.send(FRAME) if speaker == "client" else sandbox.send(FRAME)
-    client.downstream.on_deadline(later(15))
+    client.connection.on_deadline(later(15))
     assert close_codes(stage) == []
-    assert client.downstream.deadline_at == pytest.approx(later(60), abs=5)
+    assert client.connection.deadline_at == pytest.approx(later(60), abs=5)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +276,7 @@ def test_a_websocket_whose_time_is_over_is_told_so(
 ) -> None:
     stage = Stage(limits=limits(idle_s, lifetime_s))
     client, sandbox = stage.tunnel()
-    client.downstream.on_deadline(later(61))
+    client.connection.on_deadline(later(61))
     goodbye = client.received()
     assert goodbye.startswith(close_frame(CloseCode.GOING_AWAY, "")[:1])
     assert goodbye[2:4] == (1001).to_bytes(2, "big")
@@ -293,9 +290,9 @@ def test_a_frame_without_end_gets_one_interval_more() -> None:
     client, sandbox = stage.tunnel()
     sandbox.send(FRAME[:3])
     client.received()
-    client.downstream.on_deadline(later(61))
+    client.connection.on_deadline(later(61))
     assert not client.is_closed
-    client.downstream.on_deadline(later(62))
+    client.connection.on_deadline(later(62))
     assert client.is_closed
     assert client.received() == b""
     assert close_codes(stage) == ["tunnel_idle"]
@@ -313,7 +310,7 @@ def test_a_tunnel_is_one_request_with_status_101() -> None:
 
 
 def test_a_clients_tunnels_are_counted_until_they_end() -> None:
-    stage = Stage(limits=Limits(max_tunnels_per_client=1))
+    stage = Stage(limits=ProxyOptions(max_tunnels_per_client=1))
     client, _ = stage.tunnel()
     second = stage.client()
     second.send(UPGRADE)
@@ -324,6 +321,6 @@ def test_a_clients_tunnels_are_counted_until_they_end() -> None:
 
 def test_its_repr_says_how_far_it_is() -> None:
     client, _ = Stage().tunnel()
-    assert repr(client.downstream.tunnel) == (
+    assert repr(client.connection.tunnel) == (
         "<Tunnel websocket=True client_ended=False sandbox_ended=False ended=False>"
     )

@@ -1,7 +1,7 @@
 import io
 import json
 
-from router.proxy.outcome import Telemetry
+from router.proxy.ports import Telemetry
 from router.telemetry.access_log import AccessLog
 from router.telemetry.metrics import Metrics
 from router.telemetry.recorder import RouterTelemetry

@@ -9,8 +9,7 @@ import pytest
 
 from router.auth.revocation import Revocation
 from router.discovery.dns import DnsSource
-from router.proxy.deadlines import NEVER
-from router.proxy.needs import EndpointSource, Limits, RightsWatch
+from router.proxy.ports import NEVER, CredentialStatus, EndpointSource, ProxyOptions
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 
@@ -35,13 +34,13 @@ def test_a_source_of_endpoints_takes_what_the_gateway_gives(source: EndpointSour
 
 
 def test_the_watch_of_rights_takes_what_the_gateway_gives() -> None:
-    for name in methods(RightsWatch):
-        wanted = inspect.signature(getattr(RightsWatch, name)).parameters
+    for name in methods(CredentialStatus):
+        wanted = inspect.signature(getattr(CredentialStatus, name)).parameters
         assert list(inspect.signature(getattr(Revocation, name)).parameters) == list(wanted)
 
 
 def test_a_limit_that_is_not_said_is_off() -> None:
-    limits = Limits()
+    limits = ProxyOptions()
     for field in dataclasses.fields(limits):
         value = getattr(limits, field.name)
         if field.name in ("max_header_bytes", "max_request_line_bytes"):
@@ -51,12 +50,16 @@ def test_a_limit_that_is_not_said_is_off() -> None:
             "connect_budget_s",
         ):
             assert value == NEVER, field.name
+        elif field.name == "origin_policy":
+            assert value == "rewrite"
+        elif field.name == "path_mode":
+            assert value == "strip"
         else:
-            assert value == 0, field.name
+            assert not value, field.name
 
 
 def test_limits_are_said_by_name_and_never_change() -> None:
     with pytest.raises(TypeError):
-        Limits(1.0)  # type: ignore[misc]
+        ProxyOptions(1.0)  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Limits().max_body_bytes = 1  # type: ignore[misc]
+        ProxyOptions().max_body_bytes = 1  # type: ignore[misc]

@@ -1,28 +1,25 @@
-"""Clients: every open client connection, who may still come, and how they all end."""
+"""Connections: every open client connection, who may still come, and how they all end."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import Final
 
 from router.auth.authorizer import Permit
 from router.errors import Draining, Forbidden
-from router.proxy.client_connection import Phase
+from router.proxy.client_connection import ClientConnection
+from router.proxy.closing_connection import State
 from router.proxy.deadlines import Deadlines
-from router.proxy.needs import RightsWatch
-from router.proxy.outcome import Telemetry
+from router.proxy.ports import CredentialStatus, Telemetry
 from router.proxy.wire.websocket import CloseCode
 
-if TYPE_CHECKING:
-    from router.proxy.downstream import Downstream
-
-_RIGHTS_INTERVAL_S = 1.0
-_LOOK_INTERVAL_S = 1.0
-_MOMENT_S = 0.5
+_RIGHTS_INTERVAL_S: Final = 1.0
+_LOOK_INTERVAL_S: Final = 1.0
+_MOMENT_S: Final = 0.5
 """In which a client that has read the end of a stream begins its next request, if it has one."""
 
 
-class Clients:
+class Connections:
     """Counts connections in and out, drains them, and ends the streams whose right has ended."""
 
     def __init__(
@@ -31,7 +28,7 @@ class Clients:
         max_connections: int,
         deadlines: Deadlines,
         telemetry: Telemetry,
-        rights: RightsWatch,
+        rights: CredentialStatus,
     ) -> None:
         """`max_connections` 0 means no limit."""
         self.is_draining = False
@@ -40,8 +37,8 @@ class Clients:
         self._deadlines = deadlines
         self._telemetry = telemetry
         self._rights = rights
-        self._connections: set[Downstream] = set()
-        self._may_stay_until: dict[Downstream, float] | None = None
+        self._connections: set[ClientConnection] = set()
+        self._may_stay_until: dict[ClientConnection, float] | None = None
         """What is idle while draining, and until when it is left open; None before."""
         self._next_rights_check = 0.0
         self._next_look = 0.0
@@ -49,26 +46,26 @@ class Clients:
         deadlines.sweep_with(self.end_streams_without_right)
 
     def __repr__(self) -> str:
-        return f"<Clients open={len(self._connections)} draining={self.is_draining}>"
+        return f"<Connections open={len(self._connections)} draining={self.is_draining}>"
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def accept(self, downstream: Downstream) -> bool:
+    def accept(self, client: ClientConnection) -> bool:
         """Returns False when there is no place for another connection: it is told so and closed."""
-        self._deadlines.watch(downstream)
+        self._deadlines.watch(client)
         if self._max_connections and len(self._connections) >= self._max_connections:
             self._telemetry.connection_refused()
             return False
-        self._connections.add(downstream)
+        self._connections.add(client)
         self._telemetry.connection_opened()
         return True
 
-    def closed(self, downstream: Downstream) -> None:
+    def closed(self, client: ClientConnection) -> None:
         """Notes that a connection has ended."""
-        self._deadlines.forget(downstream)
-        if downstream in self._connections:
-            self._connections.discard(downstream)
+        self._deadlines.forget(client)
+        if client in self._connections:
+            self._connections.discard(client)
             self._telemetry.connection_closed()
 
     def drain(self) -> int:
@@ -83,7 +80,7 @@ class Clients:
         self._may_stay_until = {
             connection: known.get(connection, now + moment_s)
             for connection in self._connections
-            if connection.phase is Phase.IDLE
+            if connection.state is State.IDLE
         }
         due = [connection for connection, until in self._may_stay_until.items() if until <= now]
         return len(self._connections) - sum(connection.close_if_idle() for connection in due)
@@ -120,8 +117,6 @@ class Clients:
         wall = time.time()
         for connection in list(self._connections):
             exchange = connection.exchange
-            if exchange is None and connection.tunnel is not None:
-                exchange = connection.tunnel.exchange
             permit = None if exchange is None else exchange.permit
             if exchange is None or permit is None or self._has_right(permit, wall):
                 continue

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from router.proxy.client_connection import Phase
-from router.proxy.downstream import Downstream
+from router.proxy.client_connection import ClientConnection
+from router.proxy.closing_connection import State as State
 from router.proxy.wire.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import GET, Sandbox, Stage, later
 
@@ -140,14 +140,14 @@ def test_what_clients_left_behind_is_ended_about_once_a_second(
     stage = Stage()
     gone, _ = stage.talk()
     here, _ = stage.talk()
-    monkeypatch.setattr(Downstream, "has_left", lambda self: self is gone.downstream)
+    monkeypatch.setattr(ClientConnection, "has_left", lambda self: self is gone.connection)
     stage.clients.notice_who_left(100.0)
     assert gone.wire.is_aborted
     assert not here.is_closed
     gone.leave()
     assert Sandbox(stage.shelf.opened[0]).wire.is_aborted
     assert [outcome.code for outcome in stage.records.outcomes] == ["client_closed"]
-    monkeypatch.setattr(Downstream, "has_left", lambda self: True)
+    monkeypatch.setattr(ClientConnection, "has_left", lambda self: True)
     stage.clients.notice_who_left(100.5)
     assert not here.is_closed
     stage.clients.notice_who_left(101.0)
@@ -247,7 +247,7 @@ def test_the_clock_of_deadlines_looks_at_rights_by_itself() -> None:
 def test_its_repr_says_how_many_and_whether_it_drains() -> None:
     stage = Stage()
     client = stage.client()
-    assert repr(stage.clients) == "<Clients open=1 draining=False>"
+    assert repr(stage.clients) == "<Connections open=1 draining=False>"
     client.send(GET)
-    assert client.downstream.phase is Phase.BUSY
+    assert client.connection.state is State.RELAYING
     assert Sandbox(stage.shelf.opened[0]).received().startswith(b"GET / ")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.errors import BadResponse
-from router.proxy import upstream as upstream_module
-from router.proxy.upstream import Upstream
+from router.proxy import sandbox_connection
+from router.proxy.sandbox_connection import SandboxConnection, State
 from router.proxy.wire.framing import ChunkedReader, ChunkRelay, LengthReader, UntilCloseReader
 from router.proxy.wire.request_head import parse_request
 from tests.unit.proxy.messages import cut, cuts
@@ -34,7 +34,7 @@ class Watched:
 
     def __init__(self, method: str = "GET", version: str = "1.1") -> None:
         self.head = parse_request(f"{method} / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
-        self.downstream = Wire()
+        self.client = Wire()
         self.told: list[tuple[Any, ...]] = []
         self.body = b""
         self.reader: Any = None
@@ -42,14 +42,19 @@ class Watched:
     def response_interim(self, head: Any) -> None:
         self.told.append(("interim", head.status))
 
-    def response_begins(
-        self, head: Any, reader: Any, pieces: list[bytes], *, ended: bool, clean: bool
-    ) -> None:
+    def attach(self, sandbox: SandboxConnection, *, is_reused: bool) -> None:
+        pass
+
+    def response_whole(self, head: Any, reader: Any, pieces: list[bytes], *, clean: bool) -> None:
         self.told.append(("begins", head.status))
         self.reader = reader
         self.body += b"".join(pieces)
-        if ended:
-            self.told.append(("ends", clean))
+        self.told.append(("ends", clean))
+
+    def response_begins(self, head: Any, reader: Any, pieces: list[bytes]) -> None:
+        self.told.append(("begins", head.status))
+        self.reader = reader
+        self.body += b"".join(pieces)
 
     def response_data(self, reader: Any, pieces: list[bytes]) -> None:
         assert reader is self.reader
@@ -73,17 +78,18 @@ class Watched:
 class ForgetfulShelf(Shelf):
     def __init__(self) -> None:
         super().__init__()
-        self.forgotten: list[Upstream] = []
+        self.forgotten: list[SandboxConnection] = []
 
-    def forget(self, upstream: Upstream) -> None:
+    def forget(self, upstream: SandboxConnection) -> None:
         self.forgotten.append(upstream)
 
 
-def opened(exchange: Watched | None = None) -> tuple[Upstream, Wire, ForgetfulShelf]:
+def opened(exchange: Watched | None = None) -> tuple[SandboxConnection, Wire, ForgetfulShelf]:
     shelf, wire = ForgetfulShelf(), Wire()
-    upstream = Upstream(shelf, ("pod", ("10.0.0.5",), 80), "10.0.0.5", b"10.0.0.5:80")  # type: ignore[arg-type]
+    upstream = SandboxConnection(shelf, ("pod", ("10.0.0.5",), 80), "10.0.0.5", b"10.0.0.5:80")  # type: ignore[arg-type]
     upstream.connection_made(wire)
-    upstream.exchange = exchange  # type: ignore[assignment]
+    if exchange is not None:
+        upstream.carry(exchange, is_reused=False)  # type: ignore[arg-type]
     return upstream, wire, shelf
 
 
@@ -182,7 +188,8 @@ def test_any_bytes_are_an_answer_or_a_bad_response(pieces: list[bytes]) -> None:
     ],
 )
 def test_the_head_decides_how_the_body_is_read(answer: bytes, version: str, kind: type) -> None:
-    assert type(answered([answer], version=version).reader) is kind
+    piece = answer.partition(b"hello")[0] + b"he"
+    assert type(answered([piece], version=version).reader) is kind
 
 
 @pytest.mark.parametrize(
@@ -238,7 +245,7 @@ def test_interim_answers_pass_without_a_count_until_their_bytes_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert [told[0] for told in answered([CONTINUE * 150]).told] == ["interim"] * 150
-    monkeypatch.setattr(upstream_module, "_MAX_INTERIM_BYTES", 32 * len(CONTINUE))
+    monkeypatch.setattr(sandbox_connection, "_MAX_INTERIM_BYTES", 32 * len(CONTINUE))
     exchange = answered([CONTINUE * 100])
     assert [told[0] for told in exchange.told] == ["interim"] * 32 + ["broken"]
 
@@ -248,6 +255,9 @@ def test_each_answer_may_have_its_interim_answers() -> None:
     upstream, _, _ = opened(exchange)
     for _ in range(3):
         upstream.data_received(CONTINUE * 30 + WITH_LENGTH)
+        if upstream.state is not State.IDLE:
+            upstream.release()
+        upstream.carry(exchange, is_reused=True)  # type: ignore[arg-type]
     assert not [told for told in exchange.told if told[0] == "broken"]
 
 
@@ -354,6 +364,6 @@ def test_the_kernel_knows_before_the_loop_that_something_has_come(act: Any, unre
 
 def test_its_repr_says_what_it_is_used_for() -> None:
     upstream, _, _ = opened()
-    assert repr(upstream) == "<Upstream 10.0.0.5 idle retired=False closed=False>"
-    upstream.exchange = Watched()  # type: ignore[assignment]
-    assert " busy " in repr(upstream)
+    assert repr(upstream) == "<SandboxConnection 10.0.0.5 IDLE retired=False>"
+    upstream.carry(Watched(), is_reused=False)  # type: ignore[arg-type]
+    assert " AWAITING " in repr(upstream)

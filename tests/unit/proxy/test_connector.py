@@ -17,10 +17,12 @@ from router.auth.policy import CurrentPolicy
 from router.auth.principal import Grant, Principal
 from router.discovery.dns import DnsSource
 from router.errors import AuthUnavailable, Forbidden, Unauthenticated
-from router.proxy.needs import Limits
 from router.proxy.pool import ConnectFailed
+from router.proxy.ports import ProxyOptions
+from router.proxy.sandbox_connection import State as ConnectionState
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import Unresolved
+from tests.fakes.deciders import DecidesEachTime
 from tests.unit.proxy.stage import BOX, GET, Client, Stage
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -44,8 +46,8 @@ def dead() -> ConnectFailed:
 class Slow(Stage):
     """A stage that has no idle connection, so that everything is dialled."""
 
-    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        super().__init__(limits=limits or Limits(wait_for_ready_s=10.0), **options)
+    def __init__(self, *, limits: ProxyOptions | None = None, **options: Any) -> None:
+        super().__init__(limits=limits or ProxyOptions(wait_for_ready_s=10.0), **options)
         self.shelf.has_idle = False
 
     async def ask(self, request: bytes = GET) -> Client:
@@ -124,8 +126,12 @@ async def test_a_sandbox_that_will_not_come_by_itself_is_not_waited_for(
     assert stage.records.outcome.namespace == "default"
 
 
-@pytest.mark.parametrize("limits", [Limits(wait_for_ready_s=0.0), Limits(wait_for_ready_s=0.02)])
-async def test_a_sandbox_that_does_not_get_ready_in_time_is_told_as_that(limits: Limits) -> None:
+@pytest.mark.parametrize(
+    "limits", [ProxyOptions(wait_for_ready_s=0.0), ProxyOptions(wait_for_ready_s=0.02)]
+)
+async def test_a_sandbox_that_does_not_get_ready_in_time_is_told_as_that(
+    limits: ProxyOptions,
+) -> None:
     stage = Slow(limits=limits)
     stage.index.upsert(late(State.STARTING, reason="ContainerCreating"))
     client = stage.client()
@@ -139,7 +145,7 @@ async def test_a_sandbox_that_does_not_get_ready_in_time_is_told_as_that(limits:
 
 
 async def test_a_clients_own_deadline_bounds_the_waiting() -> None:
-    stage = Slow(limits=Limits(wait_for_ready_s=100.0))
+    stage = Slow(limits=ProxyOptions(wait_for_ready_s=100.0))
     stage.index.upsert(late(State.STARTING))
     client = stage.client()
     client.send(TO_LATE.replace(b"\r\n\r\n", b"\r\nX-Sandbox-Timeout: 0.02\r\n\r\n"))
@@ -192,7 +198,7 @@ async def test_an_unknown_sandbox_is_not_found() -> None:
 
 
 async def test_a_name_that_the_watch_has_not_heard_of_yet_gets_a_moment() -> None:
-    stage = Slow(limits=Limits(wait_for_ready_s=10.0, unknown_grace_s=10.0))
+    stage = Slow(limits=ProxyOptions(wait_for_ready_s=10.0, unknown_grace_s=10.0))
     client = await stage.ask(TO_LATE)
     assert stage.index.waiting() == 1
     stage.index.upsert(late(State.READY))
@@ -202,14 +208,14 @@ async def test_a_name_that_the_watch_has_not_heard_of_yet_gets_a_moment() -> Non
 
 
 async def test_a_name_that_stays_unknown_is_not_found_after_its_moment() -> None:
-    stage = Slow(limits=Limits(wait_for_ready_s=10.0, unknown_grace_s=0.02))
+    stage = Slow(limits=ProxyOptions(wait_for_ready_s=10.0, unknown_grace_s=0.02))
     client = stage.client()
     client.send(TO_LATE)
     await stage.until(lambda: stage.records.outcomes)
     assert status_and_code(client) == (404, "sandbox_not_found")
 
 
-class OnlyTeamA:
+class OnlyTeamA(DecidesEachTime):
     """Lets everybody in as a caller whose grants cover one namespace."""
 
     def authenticate(self, credentials: Credentials) -> Authenticated:
@@ -224,7 +230,7 @@ async def test_who_may_not_see_a_namespace_learns_nothing_of_its_names(
     stage = Slow(
         authenticator=OnlyTeamA(),
         authorizer=GrantAuthorizer(policy=CurrentPolicy()),
-        limits=Limits(wait_for_ready_s=10.0, unknown_grace_s=10.0),
+        limits=ProxyOptions(wait_for_ready_s=10.0, unknown_grace_s=10.0),
     )
     if state is not None:
         stage.index.upsert(late(state))
@@ -237,7 +243,7 @@ async def test_who_may_not_see_a_namespace_learns_nothing_of_its_names(
 # --- decisions that have to be waited for -----------------------------------------------------
 
 
-class Later:
+class Later(DecidesEachTime):
     """An Authenticator and Authorizer whose answers take turns of the loop."""
 
     def __init__(self) -> None:
@@ -374,7 +380,7 @@ async def test_only_a_failure_to_connect_is_tried_again() -> None:
 async def test_within_the_budget_it_gives_up_with_the_detail_that_clients_match_on(
     failure: ConnectFailed,
 ) -> None:
-    stage = Slow(limits=Limits(connect_budget_s=0.02))
+    stage = Slow(limits=ProxyOptions(connect_budget_s=0.02))
     stage.shelf.connects = [failure] * 50
     client = await stage.ask()
     answer = client.received()
@@ -386,7 +392,7 @@ async def test_within_the_budget_it_gives_up_with_the_detail_that_clients_match_
 
 
 async def test_a_dead_host_loses_its_route_and_its_connections() -> None:
-    stage = Slow(limits=Limits(wait_for_ready_s=0.0))
+    stage = Slow(limits=ProxyOptions(wait_for_ready_s=0.0))
     stage.shelf.connects = [dead()]
     client = await stage.ask()
     assert status_and_code(client) == (503, "sandbox_not_ready")
@@ -425,7 +431,7 @@ async def test_a_dead_host_that_has_a_successor_already_evicts_nobody() -> None:
 
 
 async def test_a_refused_port_evicts_nobody() -> None:
-    stage = Slow(limits=Limits(connect_budget_s=0.02))
+    stage = Slow(limits=ProxyOptions(connect_budget_s=0.02))
     stage.shelf.connects = [refused()] * 50
     await stage.ask()
     assert stage.index.find(BOX.ref) == BOX
@@ -443,7 +449,7 @@ async def test_a_pod_that_changes_while_it_is_dialled_gets_no_byte() -> None:
     assert first.transport is not None
     assert first.transport.sent == b""  # type: ignore[attr-defined]
     assert [permit.endpoint.uid for permit in stage.shelf.dialled] == ["pod-1", "pod-2"]
-    assert second.exchange is not None
+    assert second.state is ConnectionState.AWAITING
 
 
 async def test_a_name_that_dns_does_not_know_is_no_sandbox() -> None:
@@ -457,7 +463,7 @@ async def test_a_name_that_dns_does_not_know_is_no_sandbox() -> None:
 
 
 async def test_a_host_name_in_a_table_that_does_not_resolve_is_unreachable() -> None:
-    stage = Slow(limits=Limits(connect_budget_s=0.02))
+    stage = Slow(limits=ProxyOptions(connect_budget_s=0.02))
     failure = ConnectFailed("resolve_error", "unknown", unresolved=Unresolved.UNKNOWN)
     stage.shelf.connects = [failure] * 50
     client = await stage.ask()

@@ -1,0 +1,40 @@
+"""The settings as the data path takes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from router.proxy.ports import NEVER, ProxyOptions
+from router.proxy.wire.stripping import Stripped
+from router.settings import Settings
+
+_WATCH_LAG_S: Final = 0.5
+"""A client may use a sandbox's name before our watch has heard of it; a 404 would be final for it."""
+
+
+def options_of(settings: Settings) -> ProxyOptions:
+    """Returns how this worker carries requests: its share of the connections; a duration of 0 (off) becomes one that never ends."""
+    time_settings, limits = settings.time, settings.limits
+    return ProxyOptions(
+        header_timeout_s=time_settings.header_timeout_s or NEVER,
+        proxy_timeout_s=time_settings.proxy_timeout_s or NEVER,
+        stream_idle_timeout_s=time_settings.stream_idle_timeout_s or NEVER,
+        keepalive_timeout_s=time_settings.keepalive_timeout_s or NEVER,
+        tunnel_idle_timeout_s=time_settings.tunnel_idle_timeout_s or NEVER,
+        tunnel_max_lifetime_s=time_settings.tunnel_max_lifetime_s or NEVER,
+        connect_budget_s=time_settings.connect_budget_s or NEVER,
+        wait_for_ready_s=settings.discovery.wait_for_ready_s,
+        unknown_grace_s=_WATCH_LAG_S if settings.discovery.discovery == "kubernetes" else 0.0,
+        max_staleness_s=settings.discovery.max_staleness_s,
+        max_header_bytes=limits.max_header_bytes,
+        max_request_line_bytes=limits.max_request_line_bytes,
+        max_body_bytes=limits.max_body_bytes,
+        max_connections=-(-limits.max_connections // settings.listeners.workers),
+        max_requests_per_sandbox=limits.max_requests_per_sandbox,
+        max_tunnels_per_client=limits.max_tunnels_per_client,
+        trusted_proxies=settings.routing.trusted_proxies,
+        preserve_host=settings.routing.preserve_host,
+        origin_policy=settings.routing.origin,
+        path_mode=settings.routing.path_mode,
+        stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
+    )

@@ -1,0 +1,349 @@
+"""Admission: which sandbox is asked for, by whom, and whether they may: one step at a time, without waiting.
+
+Everything that needs this decision runs the same step(): the gateway for each request, the connector after each wait, and
+`/debug/route` to explain it. A step reads no socket and awaits nothing; what has to be waited for is returned as Pending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from router.auth.authenticator import (
+    Authenticated,
+    Authenticator,
+    CertificateIdentity,
+    Credentials,
+)
+from router.auth.authorizer import Authorizer, Permit
+from router.errors import (
+    BodyTooLarge,
+    IndexStale,
+    MethodNotSupported,
+    RouterError,
+    SandboxFinished,
+    SandboxNotFound,
+    SandboxNotReady,
+    SandboxReplaced,
+    SandboxSuspended,
+)
+from router.proxy.ports import EndpointSource, ProxyOptions
+from router.proxy.request import (
+    AwaitAuthorization,
+    AwaitCredential,
+    AwaitSandbox,
+    Pending,
+    Remembered,
+    Request,
+)
+from router.proxy.slots import Slots
+from router.proxy.wire.forwarding import subprotocol_token
+from router.proxy.wire.request_head import RequestHead
+from router.routing.elsewhere import ALONE, Elsewhere
+from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.target import Target, TargetParser
+
+_NOT_PROXIED: Final = frozenset({b"CONNECT", b"TRACE"})
+_HEALTH_PATH: Final = b"/healthz"
+_READY: Final = State.READY
+_CATCH_UP_POLL_S: Final = 0.25
+
+
+class Admission:
+    """Decides about requests. The order is fixed: target, caller, sandbox, permission; nothing costly comes before its turn."""
+
+    def __init__(
+        self,
+        *,
+        targets: TargetParser,
+        authenticator: Authenticator,
+        source: EndpointSource,
+        authorizer: Authorizer,
+        identity_in_header: Callable[[bytes], CertificateIdentity | None],
+        options: ProxyOptions,
+        requests_elsewhere: Elsewhere = ALONE,
+        tunnels_elsewhere: Elsewhere = ALONE,
+    ) -> None:
+        """`requests_elsewhere` and `tunnels_elsewhere` count what the pod's other workers have open."""
+        self._targets = targets
+        self._authenticator = authenticator
+        self._source = source
+        self._authorizer = authorizer
+        self._identity_in_header = identity_in_header
+        self._options = options
+        self._names_generation = source.names_generation
+        self._max_body_bytes = options.max_body_bytes
+        self._max_staleness_s = options.max_staleness_s
+        self._requests_by_sandbox = Slots(
+            limit=options.max_requests_per_sandbox,
+            refusal="This sandbox has too many open requests (max-requests-per-sandbox).",
+            elsewhere=requests_elsewhere,
+        )
+        self._tunnels_by_client = Slots(
+            limit=options.max_tunnels_per_client,
+            refusal="This client has too many open tunnels (max-tunnels-per-client).",
+            elsewhere=tunnels_elsewhere,
+        )
+        self._has_slots = bool(options.max_requests_per_sandbox or options.max_tunnels_per_client)
+
+    def __repr__(self) -> str:
+        return f"<Admission {self._source!r}>"
+
+    def is_health_check(self, head: RequestHead) -> bool:
+        """Returns True for a load balancer's check; a request that names a sandbox means the sandbox's own /healthz."""
+        return (
+            head.target.startswith(_HEALTH_PATH)
+            and head.target.partition(b"?")[0] == _HEALTH_PATH
+            and head.method in (b"GET", b"HEAD")
+            and not self._targets.names_sandbox(head.asked, head.host, head.target)
+        )
+
+    def step(self, request: Request) -> Permit | Pending:
+        """Returns the right to dial this very pod, or what has to be waited for. Raises the RouterError of a refusal."""
+        permit = self._as_before(request)
+        if permit is None:
+            target = request.target or self._target(request)
+            if request.authenticated is None:
+                answer = self._authenticator.authenticate(self._credentials(request))
+                if not isinstance(answer, Authenticated):
+                    return AwaitCredential(answer)
+                self.authenticated(request, answer)
+            self._check_bounds(request)
+            endpoint = self._source.find(target)
+            if endpoint is None or endpoint.state is not _READY:
+                return self._absent(request, target, endpoint)
+            decided = self._authorize(request, target, endpoint)
+            if not isinstance(decided, Permit):
+                return decided
+            permit = decided
+        if self._has_slots:
+            self._take_slots(request, permit.endpoint)
+        return permit
+
+    def unknown(self, ref: SandboxRef) -> RouterError:
+        """Returns what a request for an unknown sandbox gets. Before the first table that is no 404, which would be final."""
+        if self._source.is_complete(ref.namespace):
+            return SandboxNotFound.in_namespace(ref.namespace)
+        return _no_table_yet()
+
+    def check_table(self) -> None:
+        """Raises IndexStale while there is no table yet."""
+        if not self._source.is_complete():
+            raise _no_table_yet()
+
+    # --- what was waited for ----------------------------------------------------------------
+
+    def authenticated(self, request: Request, authenticated: Authenticated) -> None:
+        """Takes the answer to who calls."""
+        head = request.head
+        if head.sandbox_token and head.sandbox_token in (head.authorization or b""):
+            # The app's own Authorization may pass beside X-Sandbox-Token, but not our token in its place.
+            authenticated = authenticated._replace(consumed_authorization=True)
+        request.authenticated = authenticated
+        self._note_caller(request, authenticated)
+
+    def authorized(
+        self, request: Request, asked: AwaitAuthorization, permit: Permit | None
+    ) -> None:
+        """Takes the answer to whether they may; the next step() uses it if it still is about the right pod."""
+        request.permit = permit
+        request.admitted = asked.names
+
+    # --- the same again ---------------------------------------------------------------------
+
+    def _as_before(self, request: Request) -> Permit | None:
+        """Returns the Permit of the connection's last request when this one asks for the same; else None."""
+        known = request.caller.remembered
+        if known is None or request.target is not None:
+            return None
+        head = request.head
+        if (
+            head.asked != known.asked
+            or head.authorization != known.authorization
+            or head.host != known.host
+            or head.method != known.method
+            or head.sandbox_token != known.sandbox_token
+            or head.subprotocols is not None
+            or head.client_cert != known.client_cert
+            or known.valid_until <= request.outcome.started_at
+            or known.authenticator_generation != self._authenticator.generation
+            or known.authorizer_generation != self._authorizer.generation
+            or known.names_generation != self._names_generation.number
+            or self._targets.reads_path(head.target)
+        ):
+            return None
+        permit, target = known.permit, known.target
+        if self._source.find(target) is not permit.endpoint:
+            return None
+        request.target = target
+        request.authenticated = known.authenticated
+        if target.timeout_s is not None:
+            request.timeout_s = target.timeout_s
+        outcome = request.outcome
+        outcome.asked_namespace = target.ref.namespace
+        outcome.sandbox = target.ref.name
+        outcome.port = target.port
+        self._note_caller(request, known.authenticated)
+        self._check_bounds(request)
+        self._authorizer.again()
+        self._note(request, permit)
+        return permit
+
+    def _remember(self, request: Request, target: Target, permit: Permit) -> None:
+        authenticated, generations = request.authenticated, request.generations
+        assert authenticated is not None
+        if (
+            generations is None
+            or generations[1] < 0
+            or request.head.subprotocols is not None
+            or target.path_root
+        ):
+            return
+        valid_until = self._authenticator.valid_until(authenticated)
+        if valid_until > request.outcome.started_at:
+            request.caller.remembered = Remembered(
+                request.head, target, authenticated, permit, generations, valid_until
+            )
+
+    # --- the steps --------------------------------------------------------------------------
+
+    def _target(self, request: Request) -> Target:
+        head = request.head
+        if head.method in _NOT_PROXIED:
+            raise MethodNotSupported
+        target = request.target = self._targets.parse(head.asked, head.host, head.target)
+        outcome = request.outcome
+        outcome.asked_namespace = target.ref.namespace
+        outcome.sandbox = target.ref.name
+        outcome.port = target.port
+        if target.timeout_s is not None:
+            request.timeout_s = target.timeout_s
+        request.generations = (
+            self._authenticator.generation,
+            self._authorizer.generation,
+            self._names_generation.number,
+        )
+        return target
+
+    def _credentials(self, request: Request) -> Credentials:
+        head, caller = request.head, request.caller
+        certificate = caller.certificate
+        if head.client_cert is not None and caller.peer.is_trusted:
+            certificate = self._identity_in_header(head.client_cert)
+        return Credentials(
+            head.authorization,
+            head.sandbox_token,
+            subprotocol_token(head.subprotocols),
+            certificate,
+        )
+
+    def _check_bounds(self, request: Request) -> None:
+        """Refuses what can be refused before anything costly. Raises BodyTooLarge, IndexStale."""
+        length = request.head.content_length
+        if self._max_body_bytes and length is not None and length > self._max_body_bytes:
+            raise BodyTooLarge(f"The request body is larger than {self._max_body_bytes} bytes.")
+        if self._max_staleness_s and self._source.is_stale(self._max_staleness_s):
+            raise IndexStale
+
+    def _authorize(
+        self, request: Request, target: Target, endpoint: Endpoint
+    ) -> Permit | AwaitAuthorization:
+        """Returns the Permit for this very pod, or what has to be asked first. Raises Forbidden, SandboxReplaced."""
+        permit = request.permit
+        if permit is None or not self._source.is_current(permit.endpoint):
+            assert request.authenticated is not None
+            names = self._source.names(endpoint, target.ref)
+            answer = self._authorizer.authorize(
+                request.authenticated.principal, endpoint, names, target.port, request.head.method
+            )
+            if not isinstance(answer, Permit):
+                return AwaitAuthorization(answer, endpoint, names)
+            permit = answer
+            self._remember(request, target, permit)
+        self._note(request, permit)
+        if target.uid and not permit.endpoint.answers_to_uid(target.uid):
+            raise SandboxReplaced
+        return permit
+
+    def _note_caller(self, request: Request, authenticated: Authenticated) -> None:
+        principal, outcome = authenticated.principal, request.outcome
+        outcome.principal = principal.subject
+        outcome.token_id = principal.token_id
+        outcome.key_id = principal.key_id
+
+    def _note(self, request: Request, permit: Permit) -> None:
+        request.permit = permit
+        outcome = request.outcome
+        outcome.authz = "allowed"
+        outcome.namespace = permit.endpoint.ref.namespace
+        outcome.pod_uid = permit.endpoint.uid
+
+    def _absent(
+        self, request: Request, target: Target, endpoint: Endpoint | None
+    ) -> AwaitSandbox | AwaitAuthorization:
+        """Lets nobody wait for, or learn about, what they may not see. Raises what explains the absence."""
+        names: tuple[SandboxRef, ...] = (target.ref,)
+        if endpoint is not None:
+            names = self._source.names(endpoint, target.ref)
+            request.outcome.namespace = endpoint.ref.namespace
+        if request.admitted != names:
+            assert request.authenticated is not None
+            answer = self._authorizer.admit(
+                request.authenticated.principal, names, target.port, request.head.method
+            )
+            if answer is not None:
+                return AwaitAuthorization(answer, None, names)
+            request.admitted = names
+        request.permit = None
+        request.outcome.authz = "allowed"
+        if endpoint is not None:
+            _refuse_the_absent(target, endpoint)
+        now = time.monotonic()
+        if request.waits_since is None:
+            request.waits_since = now
+        until = min(
+            request.waits_since + self._options.wait_for_ready_s,
+            request.started_at + request.timeout_s,
+        )
+        if endpoint is None:
+            grace_until = request.waits_since + self._options.unknown_grace_s
+            if now >= grace_until and self._source.is_catching_up():
+                grace_until = now + _CATCH_UP_POLL_S
+            until = min(until, grace_until)
+        if now >= until:
+            raise (
+                self.unknown(target.ref)
+                if endpoint is None
+                else SandboxNotReady(reason=endpoint.reason)
+            )
+        return AwaitSandbox(endpoint, until)
+
+    def _take_slots(self, request: Request, endpoint: Endpoint) -> None:
+        """Takes the places that the request needs; once, however often it is dialled for. Raises TooManyRequests."""
+        if request.slots is not None:
+            return
+        request.slots = []
+        slot = self._requests_by_sandbox.take(str(endpoint.ref))
+        if slot is not None:
+            request.slots.append(slot)
+        if request.head.upgrade is not None:
+            slot = self._tunnels_by_client.take(request.outcome.client)
+            if slot is not None:
+                request.slots.append(slot)
+
+
+def _no_table_yet() -> IndexStale:
+    return IndexStale(
+        "The router does not know its sandboxes yet.", reason="the first table is not complete"
+    )
+
+
+def _refuse_the_absent(target: Target, endpoint: Endpoint) -> None:
+    # While there is no pod, only a Sandbox's own UID can tell one from another.
+    if target.uid and endpoint.sandbox_uid and not endpoint.answers_to_uid(target.uid):
+        raise SandboxReplaced
+    if endpoint.state is State.SUSPENDED:
+        raise SandboxSuspended(reason=endpoint.reason)
+    if endpoint.state is State.FINISHED:
+        raise SandboxFinished(reason=endpoint.reason)

@@ -1,0 +1,199 @@
+"""ClosingConnection: the states of a client's connection, and the ways in which it ends."""
+
+from __future__ import annotations
+
+import enum
+import select
+import time
+from typing import Final
+
+from router.errors import RouterError
+from router.proxy.connection import Connection
+from router.proxy.exchange import Exchange
+from router.proxy.ports import NEVER, ClientRelay
+from router.proxy.wire.framing import BodyReader, LengthReader
+from router.proxy.wire.request_head import RequestHead
+
+_MAX_DISCARDED: Final = 65_536
+"""A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
+_LINGER_S: Final = 2.0
+_FLUSH_S: Final = 30.0
+
+
+class State(enum.IntEnum):
+    """What a client's connection is doing."""
+
+    IDLE = 0
+    HEAD = 1
+    """Part of a request head has come."""
+    OPENING = 2
+    """A request is on that has no connection to its sandbox yet; its body is held."""
+    RELAYING = 3
+    """A request's body, or its response, crosses."""
+    DISCARDING = 4
+    """A refused request's body is read and thrown away."""
+    TUNNEL = 5
+    LINGERING = 6
+    """The last response is out; input is ignored until the client has closed (RFC 9112 §9.6)."""
+    CLOSED = 7
+
+
+_ANY_END: Final = (State.LINGERING, State.CLOSED)
+# What may follow each state, by its number.
+NEXT: Final = (
+    (State.HEAD, State.OPENING, *_ANY_END),
+    (State.IDLE, State.OPENING, *_ANY_END),
+    (State.RELAYING, State.IDLE, State.DISCARDING, *_ANY_END),
+    (State.RELAYING, State.IDLE, State.DISCARDING, State.TUNNEL, *_ANY_END),
+    (State.IDLE, *_ANY_END),
+    _ANY_END,
+    _ANY_END,
+    (),
+)
+
+
+# By name: looking a member up on its class is a call.
+IDLE: Final = State.IDLE
+HEAD: Final = State.HEAD
+OPENING: Final = State.OPENING
+RELAYING: Final = State.RELAYING
+DISCARDING: Final = State.DISCARDING
+TUNNEL: Final = State.TUNNEL
+LINGERING: Final = State.LINGERING
+CLOSED: Final = State.CLOSED
+
+
+class ClosingConnection(Connection):
+    """Knows its state and how long that may last; `deadline_at` is in seconds of time.monotonic."""
+
+    __slots__ = ("_ahead", "_reader", "_state", "_unsent", "deadline_at", "exchange", "tunnel")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = IDLE
+        self._reader: BodyReader | None = None
+        """Cuts out the current request's body; None once it is complete."""
+        self._ahead = b""
+        """Bytes that came before their turn."""
+        self.exchange: Exchange | None = None
+        """The request that is on, also while its tunnel is."""
+        self.tunnel: ClientRelay | None = None
+        self._unsent = 0
+        """Bytes of an answer that a deadline found unsent."""
+        self.deadline_at = NEVER
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def _becomes(self, state: State) -> None:
+        assert state in NEXT[self._state], f"{self!r} -> {state!r}"
+        self._state = state
+
+    def has_left(self) -> bool:
+        """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
+        if self._reading:
+            return False
+        # In a tunnel a client that only says no more must still be read to its end.
+        return self._shows(0 if self._state is TUNNEL else select.POLLRDHUP)
+
+    def close_if_idle(self) -> bool:
+        """Closes a connection that carries nothing, not even what the loop has yet to read. Returns True when it did."""
+        transport = self.transport
+        if (
+            self._state is not IDLE
+            or transport is None
+            or transport.get_write_buffer_size()
+            or self._shows(select.POLLIN)
+        ):
+            return False
+        self._close(_LINGER_S)
+        return True
+
+    def _shows(self, signs: int) -> bool:
+        """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for the connection."""
+        sock = None if self.transport is None else self.transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), signs)
+        return bool(poll.poll(0))
+
+    def _close_after_flush(self) -> None:
+        """Closes once everything written has been sent."""
+        self._close(_FLUSH_S)
+
+    def _close(self, limit_s: float) -> None:
+        if self.transport is not None:
+            self._becomes(LINGERING)
+            # close() waits for ever on a peer that doesn't read: the deadline aborts it.
+            self.deadline_at = time.monotonic() + limit_s
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""
+        transport = self.transport
+        if transport is None:
+            return
+        if not transport.can_write_eof():
+            self._close_after_flush()
+            return
+        self._becomes(LINGERING)
+        unsent = transport.get_write_buffer_size()
+        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
+        self.write_eof()
+        self.resume_reading()
+
+    def _is_still_sending(self, now: float) -> bool:
+        """Returns True, and gives more time, when a deadline finds an answer still on its way to a slow client."""
+        unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        is_moving = unsent > 0 and unsent != self._unsent
+        self._unsent = unsent
+        if is_moving:
+            self.deadline_at = now + _FLUSH_S
+        return is_moving
+
+    def _abort(self) -> None:
+        """Ends at once, and visibly so for a client that was to be sent more."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.reset()
+        else:
+            self.abort()
+
+    def _end(self) -> None:
+        """Closes once the client has had the chance to read everything."""
+        self._reader = None
+        self._ahead = b""
+        self._linger()
+
+    def _is_discardable(self) -> bool:
+        reader = self._reader
+        return isinstance(reader, LengthReader) and reader.remaining <= _MAX_DISCARDED
+
+    def cut(self) -> None:
+        """Ends the connection so that what was sent can't pass for a whole answer."""
+        self.exchange = None
+        if self._state is not CLOSED:
+            self._becomes(LINGERING)
+        self.reset()
+
+    def tunnel_done(self, *, client_ended: bool) -> None:
+        """The tunnel has ended: close once everything is sent, and read to the end what a client still says."""
+        self.tunnel = self.exchange = None
+        (self._close_after_flush if client_ended else self._linger)()
+
+    def end_now(self) -> None:
+        """Ends whatever goes on, at once."""
+        if self.tunnel is None and self.exchange is not None and self.exchange.response_started:
+            self.exchange.client_left()
+            self.cut()
+        else:
+            self._abort()
+
+    def _is_frame_kept(self, error: RouterError, head: RequestHead) -> bool:
+        """Returns True when the next request's beginning is certain although this one was refused."""
+        if error.closes_connection:
+            return False
+        if self._reader is None:
+            return True
+        return not head.expects_continue and self._is_discardable()

@@ -1,0 +1,290 @@
+"""What each part of the data path needs of the others, as narrow Protocols; and the options that bound it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from router.auth.principal import Principal
+from router.errors import RouterError
+from router.proxy.outcome import Outcome
+from router.proxy.wire.peer import Network, Peer
+from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.stripping import Stripped
+from router.proxy.wire.websocket import CloseCode
+from router.routing.endpoint import Endpoint, SandboxRef
+from router.routing.generation import Generation
+from router.routing.target import Target
+
+NEVER: Final = float("inf")
+"""A deadline that is off."""
+
+
+# --- the two sides of an exchange ------------------------------------------------------------
+
+
+class Side(Protocol):
+    """A connection, as bytes are relayed to and from it."""
+
+    is_writable: bool
+    """False while its write buffer is over the high-water mark."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def writelines(self, pieces: list[bytes]) -> None: ...
+
+    def write_eof(self) -> bool:
+        """Returns True when the peer was told that no more comes, False when that can't be said."""
+        ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def resume_if_wanted(self) -> None:
+        """Reads on, unless something else says to wait."""
+        ...
+
+
+class ClientSide(Side, Protocol):
+    """A client's connection, as an exchange and a tunnel use it."""
+
+    peer: Peer
+    keep_alive: bool
+    """Whether the connection carries another request after the present response."""
+    deadline_at: float
+    """Until when (time.monotonic) something must happen."""
+
+    def may_keep_alive(self, head: RequestHead) -> bool:
+        """Returns True when the connection can carry another request after this one's response."""
+        ...
+
+    def begin_relay(self) -> None:
+        """Hands over what has come of the body and reads on: the request has its connection to the sandbox."""
+        ...
+
+    def answer_error(self, error: RouterError, head: RequestHead) -> None:
+        """Writes the error response of the exchange, which has ended, and goes on or closes."""
+        ...
+
+    def exchange_done(self) -> None:
+        """The response is written: on to the next request, or to the end."""
+        ...
+
+    def cut(self) -> None:
+        """Ends the connection so that what was sent can't pass for a whole response."""
+        ...
+
+    def start_tunnel(self, tunnel: ClientRelay) -> None: ...
+
+    def tunnel_done(self, *, client_ended: bool) -> None:
+        """The tunnel has ended: closes once everything is sent."""
+        ...
+
+
+class SandboxSide(Side, Protocol):
+    """A connection to a sandbox, as an exchange and a tunnel use it."""
+
+    host: bytes
+    """The Host header that requests on this connection get."""
+    is_retired: bool
+    """True: it finishes what it does and is not used again."""
+
+    def release(self) -> None:
+        """Gives it back for other requests: the exchange has ended cleanly on both sides."""
+        ...
+
+    def close(self) -> None:
+        """Closes at once and tells the exchange nothing more."""
+        ...
+
+    def close_after_flush(self) -> None:
+        """Closes once everything written has been sent."""
+        ...
+
+    def start_tunnel(self, tunnel: SandboxRelay) -> None: ...
+
+
+class ClientRelay(Protocol):
+    """A tunnel, as the client's connection sees it."""
+
+    deadline_at: float
+
+    @property
+    def sandbox_is_writable(self) -> bool: ...
+
+    def from_client(self, data: bytes) -> None: ...
+
+    def client_eof(self) -> bool:
+        """The client sends no more. Returns True to keep its connection for what the sandbox still says."""
+        ...
+
+    def client_lost(self) -> None: ...
+
+    def client_is_full(self) -> None: ...
+
+    def client_has_room(self) -> None: ...
+
+    def on_deadline(self, now: float) -> None: ...
+
+    def close(self, code: CloseCode, reason: str, outcome_code: str) -> None: ...
+
+
+class SandboxRelay(Protocol):
+    """A tunnel, as the sandbox's connection sees it."""
+
+    @property
+    def client_is_writable(self) -> bool: ...
+
+    def from_sandbox(self, data: bytes) -> None: ...
+
+    def sandbox_eof(self) -> bool:
+        """The sandbox sends no more. Returns True to keep its connection for what the client still says."""
+        ...
+
+    def sandbox_lost(self) -> None: ...
+
+    def sandbox_is_full(self) -> None: ...
+
+    def sandbox_has_room(self) -> None: ...
+
+
+# --- what other rooms give -------------------------------------------------------------------
+
+
+class Waiter(Protocol):
+    """A place in the waiting room."""
+
+    def cancel(self) -> None:
+        """Gives the place up; may be called any number of times."""
+
+
+class EndpointSource(Protocol):
+    """Where sandboxes live, as far as it is known: the index behind a watch or a file, or DNS."""
+
+    names_generation: Generation
+    """Moves on whenever names() may give another answer than before."""
+
+    def find(self, target: Target) -> Endpoint | None:
+        """Returns the sandbox as far as it is known, at once; None when there is none of that name."""
+        ...
+
+    def is_complete(self, namespace: str | None = None) -> bool:
+        """Returns False while the first table of the namespace (None: of all) isn't in: what isn't found may exist."""
+        ...
+
+    def is_catching_up(self) -> bool:
+        """Returns True while it may not have heard of the latest names: they are worth waiting for."""
+        ...
+
+    def names(self, endpoint: Endpoint, asked: SandboxRef) -> tuple[SandboxRef, ...]:
+        """Returns every name that leads to the endpoint."""
+        ...
+
+    def is_current(self, endpoint: Endpoint) -> bool:
+        """Returns True while this very pod is still where its name leads."""
+        ...
+
+    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
+        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait."""
+        ...
+
+    def hold_ends_in_s(self, ref: SandboxRef) -> float | None:
+        """Returns when an evicted route comes back by itself; None when it isn't evicted."""
+        ...
+
+    def evict(self, endpoint: Endpoint, address: str) -> Sequence[Endpoint]:
+        """Takes a dead host's route out. Returns the endpoints that lost theirs."""
+        ...
+
+    def is_stale(self, max_staleness_s: float) -> bool:
+        """Returns True when what it knows is older than allowed."""
+        ...
+
+
+class CredentialStatus(Protocol):
+    """Whether the right to a stream that goes on still stands."""
+
+    def end_of_right(self, principal: Principal) -> float | None:
+        """Returns the Unix time at which the principal's streams must end; None for never."""
+        ...
+
+    def is_revoked(self, principal: Principal, endpoint: Endpoint) -> bool:
+        """Returns True when the caller's credential was revoked after the stream began."""
+        ...
+
+
+class Tracer(Protocol):
+    """Gives requests their place in a trace."""
+
+    def begin(self, head: RequestHead, peer: Peer, outcome: Outcome, began_at: float) -> None:
+        """Puts the context that the sandbox is sent into `head`, and notes it in `outcome`; never raises.
+
+        `began_at` is the request's beginning in monotonic seconds.
+        """
+
+
+class Telemetry(Protocol):
+    """What the data path tells about itself. Every call is cheap, synchronous and never raises."""
+
+    def request_started(self) -> None:
+        """A request head was accepted (sandbox_router_inflight_requests + 1)."""
+
+    def request_finished(self, outcome: Outcome) -> None:
+        """A request or tunnel ended; called exactly once for each request_started."""
+
+    def tunnel_opened(self) -> None:
+        """A connection became a tunnel; request_finished with is_tunnel closes it."""
+
+    def upstream_retried(self) -> None:
+        """A connect was tried again."""
+
+    def route_evicted(self) -> None:
+        """A dead host was taken out of the table."""
+
+    def connection_opened(self) -> None:
+        """A client connected."""
+
+    def connection_closed(self) -> None:
+        """A client's connection ended."""
+
+    def connection_refused(self) -> None:
+        """A client was turned away by `max-connections`."""
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions:
+    """How requests are carried and what bounds them.
+
+    Durations in seconds, NEVER = off; sizes in bytes and counts, 0 = off where it can be.
+    """
+
+    header_timeout_s: float = NEVER
+    proxy_timeout_s: float = NEVER
+    stream_idle_timeout_s: float = NEVER
+    keepalive_timeout_s: float = NEVER
+    tunnel_idle_timeout_s: float = NEVER
+    tunnel_max_lifetime_s: float = NEVER
+    connect_budget_s: float = NEVER
+    wait_for_ready_s: float = 0.0
+    unknown_grace_s: float = 0.0
+    """How long an unknown sandbox is waited for: a watch may learn of it a moment after its client did; 0 = not at all."""
+    max_staleness_s: float = 0.0
+    max_header_bytes: int = 65_536
+    max_request_line_bytes: int = 16_384
+    max_body_bytes: int = 0
+    max_connections: int = 0
+    max_requests_per_sandbox: int = 0
+    max_tunnels_per_client: int = 0
+    trusted_proxies: Sequence[Network] = ()
+    preserve_host: bool = False
+    origin_policy: str = "rewrite"
+    """What becomes of an Origin: `rewrite`, `keep` or `drop`."""
+    path_mode: str = "strip"
+    """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
+    stripped: Stripped | None = None
+    """What a front adds for itself, and must not reach sandboxes."""

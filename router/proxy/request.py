@@ -1,0 +1,195 @@
+"""What is known of one request on its way to a Permit, and what it may have to wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Final, TypeAlias
+
+from router.auth.authenticator import Authenticated, CertificateIdentity
+from router.auth.authorizer import Permit
+from router.errors import RouterError
+from router.proxy.outcome import Outcome
+from router.proxy.slots import Slot
+from router.proxy.wire.peer import Network, Peer, client_address
+from router.proxy.wire.request_head import RequestHead
+from router.routing.endpoint import Endpoint, SandboxRef
+from router.routing.target import Target
+
+_REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+
+
+class Remembered:
+    """What the last request of a connection was granted, for the next one that asks for the same with the same credential.
+
+    It holds while nobody's generation moved, the credential is valid, and the name still leads to the very same Endpoint.
+    """
+
+    __slots__ = (
+        "asked",
+        "authenticated",
+        "authenticator_generation",
+        "authorization",
+        "authorizer_generation",
+        "client_cert",
+        "host",
+        "method",
+        "names_generation",
+        "permit",
+        "sandbox_token",
+        "target",
+        "valid_until",
+    )
+
+    def __init__(
+        self,
+        head: RequestHead,
+        target: Target,
+        authenticated: Authenticated,
+        permit: Permit,
+        generations: tuple[int, int, int],
+        valid_until: float,
+    ) -> None:
+        # Not the head itself: an idle connection would keep all its lines in memory.
+        self.asked = head.asked
+        self.authorization = head.authorization
+        self.host = head.host
+        self.method = head.method
+        self.sandbox_token = head.sandbox_token
+        self.client_cert = head.client_cert
+        self.target = target
+        self.authenticated = authenticated
+        self.permit = permit
+        self.authenticator_generation, self.authorizer_generation, self.names_generation = (
+            generations
+        )
+        self.valid_until = valid_until
+        """Unix seconds."""
+
+
+class Caller:
+    """A client's connection, as far as it proves who calls (made once a connection)."""
+
+    __slots__ = ("certificate", "peer", "remembered")
+
+    def __init__(self, peer: Peer, certificate: CertificateIdentity | None = None) -> None:
+        self.peer = peer
+        self.certificate = certificate
+        self.remembered: Remembered | None = None
+
+
+def outcome_of(head: RequestHead, peer: Peer, trusted_proxies: Sequence[Network]) -> Outcome:
+    """Returns the Outcome that a request begins with."""
+    outcome = Outcome(
+        method=head.method,
+        path=head.target,
+        client=client_address(head, peer, trusted_proxies) if peer.is_trusted else peer.address,
+        started_at=time.time(),
+    )
+    outcome.traceparent = head.traceparent
+    return outcome
+
+
+def outcome_of_refused(error: RouterError, head: bytes, peer: Peer) -> Outcome:
+    """Returns the Outcome of bytes that made no request; `head` is what came of one."""
+    parts = head.partition(b"\r\n")[0].split(b" ", 2)
+    outcome = Outcome(
+        method=parts[0][:32],
+        path=parts[1] if len(parts) > 1 else b"",
+        client=peer.address,
+        started_at=time.time(),
+    )
+    outcome.refused(error)
+    outcome.error_reason = error.reason or error.detail
+    return outcome
+
+
+class Request:
+    """One request on its way to a Permit: what was asked, and what has been found out so far.
+
+    `started_at` and `waits_since` are monotonic seconds; `timeout_s` is how long the request may take until its response
+    begins. Whoever ends the request gives its `slots` back.
+    """
+
+    __slots__ = (
+        "admitted",
+        "authenticated",
+        "caller",
+        "generations",
+        "head",
+        "outcome",
+        "permit",
+        "slots",
+        "started_at",
+        "target",
+        "timeout_s",
+        "waits_since",
+    )
+
+    def __init__(
+        self, head: RequestHead, caller: Caller, outcome: Outcome, timeout_s: float
+    ) -> None:
+        self.head = head
+        self.caller = caller
+        self.outcome = outcome
+        self.started_at = time.monotonic()
+        self.timeout_s = timeout_s
+        self.target: Target | None = None
+        self.authenticated: Authenticated | None = None
+        self.permit: Permit | None = None
+        self.generations: tuple[int, int, int] | None = None
+        """Those in force before anything was asked; None until then."""
+        self.admitted: tuple[SandboxRef, ...] = ()
+        """The names that the caller was found to be allowed to know about."""
+        self.waits_since: float | None = None
+        self.slots: list[Slot] | None = None
+        """Places of limits that this request holds; None before they were asked for."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True when the request may be sent again if a reused connection closes before any byte of a response."""
+        return self.head.method in _REPEATABLE and not self.head.has_body
+
+    def keeps_path(self, usual: str) -> bool:
+        """Returns True when an app that was named by path sees the whole of it; `usual` is for Sandboxes that say nothing."""
+        said = "" if self.permit is None else self.permit.endpoint.path_mode
+        return (said or usual) == "keep"
+
+
+class AwaitCredential:
+    """Someone else has to be asked who calls; give the answer to Admission.authenticated()."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Awaitable[Authenticated]) -> None:
+        self.answer = answer
+
+
+class AwaitAuthorization:
+    """Someone else has to be asked whether they may: about this pod, or about `names` while there is none."""
+
+    __slots__ = ("answer", "endpoint", "names")
+
+    def __init__(
+        self,
+        answer: Awaitable[Permit | None],
+        endpoint: Endpoint | None,
+        names: tuple[SandboxRef, ...],
+    ) -> None:
+        self.answer = answer
+        self.endpoint = endpoint
+        self.names = names
+
+
+class AwaitSandbox:
+    """The sandbox isn't ready, or not known yet; it is waited for until `until` (monotonic seconds)."""
+
+    __slots__ = ("endpoint", "until")
+
+    def __init__(self, endpoint: Endpoint | None, until: float) -> None:
+        self.endpoint = endpoint
+        self.until = until
+
+
+Pending: TypeAlias = AwaitCredential | AwaitAuthorization | AwaitSandbox
+"""What has to be waited for before the next step()."""
