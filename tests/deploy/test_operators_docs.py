@@ -26,6 +26,7 @@ OTHER_WORDS = (
     "backend-protocol",
     "box-a",
     "check-config",
+    "no-store",
     "not-before",
 )
 """Words with hyphens, in code style, that are no settings: names of objects, and of keys in other files."""
