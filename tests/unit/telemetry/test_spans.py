@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from router.proxy import needs
+from router.proxy import ports
 from router.proxy.outcome import Outcome
 from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.peer import Peer
@@ -89,7 +89,7 @@ async def ended(tracer, outcome, **facts):
 
 
 async def test_it_is_what_the_gateway_and_the_telemetry_ask_for(tracer):
-    for_gateway: needs.Tracer = tracer
+    for_gateway: ports.Tracer = tracer
     for_telemetry: recorder.Tracer = tracer
     assert for_gateway is for_telemetry
 
