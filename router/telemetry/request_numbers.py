@@ -37,6 +37,8 @@ _DECISIONS: Final = {"allowed": "allow", "denied": "deny"}
 _BORN_DECISIONS: Final = ("allow", "deny")
 _DECISIONS_FAMILY: Final = BY_NAME["sandbox_router_authz_decisions_total"]
 _MAX_SHORTCUTS: Final = 20_000
+ZEROS_UP_TO: Final = 500
+"""With more namespaces in the table, only those with traffic have series: zeros alone would be tens of thousands."""
 
 
 class Entry:
@@ -101,12 +103,15 @@ class RequestNumbers:
     # --- the scrape ---
 
     def rows(self, known: Collection[str] | None) -> Rows:
-        """Yields every series. `known` are the table's namespaces, None when nobody knows them: those without requests show zeros,
-        those that left long ago are dropped."""
+        """Yields every series. `known` are the table's namespaces, None when nobody knows them.
+
+        Those without requests show zeros, while they are at most ZEROS_UP_TO; those that left long ago are dropped.
+        """
         if known is not None:
             for namespace in self._labels.forget_missing(known):
                 self._drop(namespace)
-        shown = {"", *(self._labels.label(namespace) for namespace in known or ())}
+        few = known if known is not None and len(known) <= ZEROS_UP_TO else ()
+        shown = {"", *(self._labels.label(namespace) for namespace in few)}
         labels = sorted(shown | self._labels.named)
         yield from self._requests()
         yield from self._all_decisions(labels)

@@ -8,6 +8,11 @@ import sys
 import pytest
 
 SANDBOXES = "sandboxes:\n  - {{name: box, host: 127.0.0.1, ports: {{8888: {port}}}}}\n"
+GET = (
+    b"GET /"
+    + b"x" * 200
+    + b" HTTP/1.1\r\nHost: x\r\nX-Sandbox-ID: box\r\nConnection: close\r\n\r\n"
+)
 PIPE_BYTES = 64 * 1024
 DEADLINE_S = 30.0
 
@@ -32,7 +37,7 @@ async def ask(port, request):
 
 @pytest.fixture
 async def router(tmp_path):
-    """Yields a router's two ports. One pipe takes its log and its access log, of which only the beginning is read."""
+    """Yields a router's process and its two ports. One pipe takes both its logs, of which only the beginning is read."""
     sandbox = await asyncio.start_server(answer_ok, "127.0.0.1", 0)
     table = tmp_path / "sandboxes.yaml"
     table.write_text(SANDBOXES.format(port=sandbox.sockets[0].getsockname()[1]))
@@ -47,10 +52,12 @@ async def router(tmp_path):
     os.close(writing)
     try:
         async with asyncio.timeout(DEADLINE_S):
-            yield await asyncio.to_thread(ports_said_in, reading)
+            http, admin = await asyncio.to_thread(ports_said_in, reading)
+        yield process, http, admin
     finally:
-        process.kill()
-        await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
         os.close(reading)
         sandbox.close()
 
@@ -66,19 +73,30 @@ def ports_said_in(descriptor):
     raise AssertionError("it said no ports")
 
 
-async def test_requests_and_probes_are_answered_while_nobody_reads_the_log(router):
-    http, admin = router
-    get = (
-        b"GET /"
-        + b"x" * 200
-        + b" HTTP/1.1\r\nHost: x\r\nX-Sandbox-ID: box\r\nConnection: close\r\n\r\n"
-    )
+async def fill_the_log(http, admin):
+    """Asks until twice as much was logged as the pipe holds: a line of the log, one of the access log each time."""
     logged = 0
-    while logged < 2 * PIPE_BYTES:  # a line of the log, one of the access log
+    while logged < 2 * PIPE_BYTES:
         assert b" 400 " in await ask(admin, b"BREW / HTTP/9\r\n\r\n")
-        assert (await ask(http, get)).endswith(b"ok")
-        logged += len(get)
+        assert (await ask(http, GET)).endswith(b"ok")
+        logged += len(GET)
 
-    assert (await ask(http, get)).endswith(b"ok")
+
+async def test_requests_and_probes_are_answered_while_nobody_reads_the_log(router):
+    _, http, admin = router
+
+    await fill_the_log(http, admin)
+
+    assert (await ask(http, GET)).endswith(b"ok")
     health = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert b'"ok"' in await ask(admin, health)
+
+
+async def test_it_ends_when_it_is_told_to_though_nobody_reads_its_last_lines(router):
+    process, http, admin = router
+    await fill_the_log(http, admin)
+
+    process.terminate()
+
+    async with asyncio.timeout(DEADLINE_S):
+        assert await process.wait() == 0

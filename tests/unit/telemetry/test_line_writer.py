@@ -6,6 +6,7 @@ import os
 import select
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -336,26 +337,31 @@ def test_what_the_shutdown_says_is_dropped_where_nobody_reads(monkeypatch, pipe)
     assert writer.dropped == 1
 
 
-def test_a_slow_reader_gets_everything_at_the_end(pipe):
+def test_a_slow_reader_gets_everything_at_the_end(monkeypatch, pipe):
     reader, descriptor, close = pipe
     line = b"x" * 1023 + b"\n"
     writer = LineWriter(descriptor)
     for _ in range(300):
         writer.put(line)
-    found = []
+    found, now = [], [0.0]
 
-    def read_slowly():
-        while piece := os.read(reader, 16 * 1024):
-            found.append(piece)
-            time.sleep(0.06)
+    def read_a_little_each_second():
+        done = writer._done_bytes
+        if select.select([reader], [], [], 0)[0]:
+            found.append(os.read(reader, 16 * 1024))
+        while writer._done_bytes == done < writer._handed_bytes:
+            time.sleep(0.001)
+        now[0] += 1.0
+        return now[0]
 
-    reading = threading.Thread(target=read_slowly)
-    reading.start()
-    writer.end(timeout_s=1.0)  # the whole takes longer, each piece doesn't
+    clock = SimpleNamespace(monotonic=read_a_little_each_second)
+    monkeypatch.setattr("router.telemetry.line_writer.time", clock)
+    monkeypatch.setattr("router.telemetry.line_writer._LONGEST_END_S", 1000.0)
+    writer.end(timeout_s=1.5)  # the whole takes longer, each piece doesn't
     close(descriptor)
-    reading.join()
 
-    assert b"".join(found) == line * 300
+    assert now[0] > 10
+    assert b"".join(found) + read_until_empty(reader) == line * 300
     assert writer.dropped == 0
 
 

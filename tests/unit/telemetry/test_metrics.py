@@ -279,6 +279,23 @@ def test_the_namespaces_of_the_table_show_zero_before_their_first_request(metric
     assert histogram(metrics, "sandbox_router_connect_duration_seconds", "refused") == (0, 0.0)
 
 
+def test_namespaces_that_are_not_to_be_named_show_their_zero_together():
+    metrics = Metrics(version="1", namespaces=NamespaceLabels(wanted=()))
+    metrics.read_namespaces(lambda: {"team-a", "team-b"})
+
+    found = labels_of(metrics, "sandbox_router_waiting_room_full_total")
+    assert sorted(found) == [("other",), ("unknown",)]
+
+
+def test_thousands_of_namespaces_without_traffic_make_no_series(make_outcome):
+    metrics = Metrics(version="1")
+    metrics.read_namespaces(lambda: {f"team-{number}" for number in range(1000)})
+    finish(metrics, make_outcome(namespace="team-7"))
+
+    found = labels_of(metrics, "sandbox_router_waiting_room_full_total")
+    assert found == [("unknown",), ("team-7",)]
+
+
 # --- namespaces that are not to be named, or that left --------------------------------------
 
 
