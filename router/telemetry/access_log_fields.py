@@ -123,14 +123,14 @@ FIELDS: tuple[Field, ...] = (
         "token_id",
         "string",
         "",
-        "The id (`jti`) of a token that names no subject; the same that `revoked` in the policy file takes.",
+        "The id (`jti`) of the token that the caller brought; the same that `revoked` in the policy file takes.",
         is_optional=True,
     ),
     Field(
         "key_id",
         "string",
         "",
-        "The key (`kid`) that a token without a subject was verified by.",
+        "The key (`kid`) that the token was verified by.",
         is_optional=True,
     ),
     Field(

@@ -40,7 +40,7 @@ _ERROR: Final = Status(StatusCode.ERROR)
 
 
 class SpanTracer:
-    """Implements proxy.needs.Tracer and server.telemetry.Tracer. Belongs to the loop's thread, which it never blocks.
+    """Implements proxy.ports.Tracer and server.telemetry.Tracer. Belongs to the loop's thread, which it never blocks.
 
     Sampler, resource, batches and destination come from the OTEL_* variables, which the SDK reads.
     """
