@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import resource
 import signal
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import plane_command, report
+from bench import plane_command, priority, report
 from bench.cases import CASES, FULL, QUICK
 from bench.goals import cases_with_goals
 from bench.plan import Plan, carry_out
@@ -42,7 +41,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--urgent",
         action="store_true",
-        help="all of it at the highest priority, which only root may: for a machine that others use too",
+        help="proxies, sandbox and load before other programs, which only root may",
     )
     parser.add_argument(
         "--repeats", type=int, default=1, help="of a measurement that others disturb; default: 1"
@@ -102,14 +101,6 @@ def _raise_file_limit() -> None:
         )
 
 
-def _hurry() -> None:
-    """Proxies, sandbox and load inherit it: other programs get what these leave. Ends the program where it isn't allowed."""
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-    except PermissionError:
-        sys.exit("--urgent: only root may raise its own priority")
-
-
 async def _until_told(plan: Plan) -> Run:
     """Carry the plan out; SIGTERM ends it as SIGINT does, with all that was started."""
     task = asyncio.current_task()
@@ -130,8 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         names &= cases_with_goals()
     cases = [each for each in CASES if each.name in names]
     _raise_file_limit()
-    if arguments.urgent:
-        _hurry()
+    if arguments.urgent and not priority.hurry():
+        sys.exit("--urgent: only root may raise its own priority")
     plan = Plan(
         subjects=subjects,
         cases=cases,

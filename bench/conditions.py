@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import priority
+
 _PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -28,7 +30,7 @@ class Conditions:
     versions: dict[str, str]
     load_average_before: float
     load_average_after: float | None = None
-    niceness: int = 0
+    urgent: bool = False
 
 
 def note(
@@ -48,7 +50,7 @@ def note(
         window_s=window_s,
         versions=versions,
         load_average_before=round(os.getloadavg()[0], 2),
-        niceness=os.getpriority(os.PRIO_PROCESS, 0),
+        urgent=priority.is_in_a_hurry(),
     )
 
 

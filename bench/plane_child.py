@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
-import os
 import resource
 import statistics
 import sys
@@ -15,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench import priority
 from bench.calibration import REFERENCE_US, calibrate
 from bench.forms import loaded_form
 from bench.plane_cases import PLANE_CASES, PlaneCase
@@ -24,8 +23,6 @@ from bench.plane_traffic import Traffic
 _WARM_RUNS = 5
 _FEWEST_RUNS = 8
 _ENOUGH_CALM = 20
-_HIGHEST_PRIORITY = -20
-"""Where it is allowed: otherwise everything that wakes up takes the core away for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +107,8 @@ def measure(case: PlaneCase, seconds: float) -> PlaneCost:
 
 def main(name: str, seconds: str, out: str) -> None:
     case = next(each for each in PLANE_CASES if each.name == name)
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, _HIGHEST_PRIORITY)
+    # Otherwise everything that wakes up takes the core away for a moment.
+    priority.hurry()
     Path(out).write_text(json.dumps(asdict(measure(case, float(seconds)))))
 
 

@@ -126,7 +126,7 @@ def _conditions(conditions: Conditions, summary: Summary) -> Iterable[str]:
         "placement": where,
         "rounds": f"{conditions.rounds}, interleaved; window {conditions.window_s:g} s",
         "load average before, after": _loads(conditions),
-        "niceness of all that was measured": f"{conditions.niceness}",
+        "priority": "before other programs" if conditions.urgent else "as any program",
         "other programs, of the proxy's core": _shares(summary, "others"),
         "other programs, of the load's core": _shares(summary, "load_others"),
         "Python": f"{conditions.python}, uvloop {conditions.uvloop}",

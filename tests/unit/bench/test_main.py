@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import os
 
 import pytest
 
@@ -72,29 +71,23 @@ def test_a_run_for_the_goals_measures_only_their_cases(monkeypatch: pytest.Monke
     assert plans[0].repeats == 1
 
 
+@pytest.mark.parametrize("is_allowed", [True, False])
 def test_a_run_in_a_hurry_raises_the_priority_before_anything_is_started(
-    monkeypatch: pytest.MonkeyPatch,
+    is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raised: list[tuple[int, int, int]] = []
+    raised: list[bool] = []
+
+    def hurry() -> bool:
+        raised.append(is_allowed)
+        return is_allowed
 
     async def carried_out(plan: Plan) -> Run:
-        assert raised == [(os.PRIO_PROCESS, 0, -20)]
+        assert raised == [True]
         raise asyncio.CancelledError
 
     monkeypatch.setattr(command, "carry_out", carried_out)
     monkeypatch.setattr(command, "_raise_file_limit", lambda: None)
-    monkeypatch.setattr(command.os, "setpriority", lambda *wished: raised.append(wished))
+    monkeypatch.setattr(command.priority, "hurry", hurry)
 
-    with pytest.raises(SystemExit, match="ended early"):
-        command.main(["--urgent", "--subjects", "router", "--cases", "get-64"])
-
-
-def test_a_hurry_that_is_not_allowed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_wished: int) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(command, "_raise_file_limit", lambda: None)
-    monkeypatch.setattr(command.os, "setpriority", refuse)
-
-    with pytest.raises(SystemExit, match="only root may"):
+    with pytest.raises(SystemExit, match="ended early" if is_allowed else "only root may"):
         command.main(["--urgent", "--subjects", "router", "--cases", "get-64"])

@@ -70,7 +70,8 @@ async def test_disturbed_runs_count_where_there_are_too_few_others(monkeypatch) 
     assert found.runs == 8
 
 
-def test_what_was_found_is_written_to_the_file(tmp_path: Path) -> None:
+def test_what_was_found_is_written_to_the_file(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plane_child.priority, "hurry", lambda: True)
     out = tmp_path / "cost.json"
 
     plane_child.main("ws-64b", "0", str(out))
