@@ -15,7 +15,7 @@ def test_the_walk_of_a_get_goes_from_the_clients_bytes_to_the_answer() -> None:
 
     functions = [call.function for call in walk.calls]
     assert walk.calls[0].depth == 0
-    assert any(name.endswith("GrantAuthorizer.authorize") for name in functions)
+    assert any(name.endswith("EndpointIndex.find") for name in functions)
     assert any(name.endswith("request_finished") for name in functions)
     assert set(walk.modules) == {call.module for call in walk.calls}
     assert sys.getprofile() is None
