@@ -113,6 +113,8 @@ class Unauthenticated(RouterError):
     advice = "Send a valid credential for one of the configured authentication modes."
     challenge: str = 'Bearer realm="sandbox-router"'
     """The value of WWW-Authenticate (RFC 9110 §11.6.1); set on the instance where more is known."""
+    basic_challenge: str = ""
+    """A second challenge, on a line of its own: browsers read one challenge a line. "" where Basic would not help."""
 
 
 class Forbidden(RouterError):

@@ -15,13 +15,15 @@ class Credentials:
 
     `authorization` and `sandbox_token` are raw header values (latin-1 bytes), None when absent. `subprotocol_token` is the
     token of an offered `sandbox-router.bearer.<token>` WebSocket subprotocol. `certificate` is the identity that the TLS
-    layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one.
+    layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one. `fetch_mode` is the raw value of
+    Sec-Fetch-Mode, no credential but what a browser says it asks for: it decides which challenges make sense.
     """
 
     authorization: bytes | None = None
     sandbox_token: bytes | None = None
     subprotocol_token: bytes | None = None
     certificate: CertificateIdentity | None = None
+    fetch_mode: bytes | None = None
 
     def __repr__(self) -> str:
         values = {

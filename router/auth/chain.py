@@ -1,7 +1,7 @@
 """AuthenticatorChain: which of a request's credentials decides who calls.
 
-A bearer token is looked for in X-Sandbox-Token, then Authorization, then the offered WebSocket subprotocol; the
-verifiers are asked in the configured order. Whatever is presented for an enabled mode must be valid: an invalid
+A bearer token is looked for in X-Sandbox-Token, then Authorization (as Bearer, or as the password of Basic), then the
+offered WebSocket subprotocol; the verifiers are asked in the configured order. Whatever is presented for an enabled mode must be valid: an invalid
 credential is never passed over for a better one.
 """
 
@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 
 from router.auth.anonymous import ANONYMOUS
-from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
+from router.auth.authenticator import Authenticated, Credentials
+from router.auth.basic import CHALLENGE, basic_token, helps, looks_like_a_gateway_token
 from router.auth.mtls import CertificateAuthenticator
 from router.auth.principal import Principal
 from router.auth.verifier import BearerVerifier, Reason, Refusal, Verdict
@@ -96,11 +97,11 @@ class AuthenticatorChain:
             and (credentials.certificate is None or self._certificate is None)
         ):
             if len(token) > MAX_TOKEN_BYTES:
-                raise self._refused(_TOO_LARGE)
+                raise self._refused(_TOO_LARGE, credentials)
             verdict = self._bearer[0].verify(token)
             if type(verdict) is Principal:
                 return Authenticated(verdict, consumed)
-            return self._go_on(token, verdict, consumed)
+            return self._go_on(token, verdict, consumed, credentials)
         return self._several(credentials, token, consumed)
 
     def _several(
@@ -111,24 +112,48 @@ class AuthenticatorChain:
         if credentials.sandbox_token is None and authorization is not None and token is None:
             scheme = _scheme(authorization)
             if not scheme or scheme == b"bearer":
-                raise self._refused(_MALFORMED)
+                raise self._refused(_MALFORMED, credentials)
+            if scheme == b"basic" and credentials.subprotocol_token is None:
+                return self._by_basic(credentials, basic_token(authorization))
         tokens = [t for t in (token, credentials.subprotocol_token) if t is not None]
         if not tokens:
             return self._without_bearer(credentials, consumed=False)
-        if any(len(t) > MAX_TOKEN_BYTES for t in tokens):
-            raise self._refused(_TOO_LARGE)
-        return self._all_of(tokens, credentials.certificate, consumed)
+        return self._all_of(tokens, credentials, consumed)
+
+    def _by_basic(
+        self, credentials: Credentials, token: bytes | None
+    ) -> Authenticated | Awaitable[Authenticated]:
+        """Decides about a Basic password. Where something else tells who calls, one that is no token of ours is the app's own."""
+        has_other = self._anonymous or (
+            self._certificate is not None and credentials.certificate is not None
+        )
+        if has_other and (token is None or not self._is_ours(token)):
+            return self._without_bearer(credentials, consumed=False)
+        if token is None:
+            raise self._refused(_MALFORMED, credentials)
+        return self._all_of([token], credentials, consumed=True)
+
+    def _is_ours(self, password: bytes) -> bool:
+        """Returns True for a password that is meant for this router; asks nobody outside, for it may be the app's secret."""
+        return looks_like_a_gateway_token(password) or any(
+            isinstance(verifier.verify(password), Principal)
+            for verifier in self._bearer
+            if verifier.is_local
+        )
 
     async def _all_of(
-        self, tokens: list[bytes], certificate: CertificateIdentity | None, consumed: bool
+        self, tokens: list[bytes], credentials: Credentials, consumed: bool
     ) -> Authenticated:
         """Verifies every token and the certificate; the first token's caller counts, or the certificate's where `mtls` stands before."""
+        if any(len(token) > MAX_TOKEN_BYTES for token in tokens):
+            raise self._refused(_TOO_LARGE, credentials)
         of_certificate = None
-        if certificate is not None and self._certificate is not None:
-            of_certificate = self._accept(self._certificate.verify(certificate))
+        if credentials.certificate is not None and self._certificate is not None:
+            verdict = self._certificate.verify(credentials.certificate)
+            of_certificate = self._accept(verdict, credentials)
         callers = []
         for token in tokens:
-            answer = self._go_on(token, self._bearer[0].verify(token), consumed)
+            answer = self._go_on(token, self._bearer[0].verify(token), consumed, credentials)
             callers.append(answer if isinstance(answer, Authenticated) else await answer)
         decides = callers[0].principal
         if of_certificate is not None and decides.mode in self._certificate_before:
@@ -138,15 +163,18 @@ class AuthenticatorChain:
 
     def _without_bearer(self, credentials: Credentials, *, consumed: bool) -> Authenticated:
         if self._certificate is not None and credentials.certificate is not None:
-            return Authenticated(
-                self._accept(self._certificate.verify(credentials.certificate)), consumed
-            )
+            verdict = self._certificate.verify(credentials.certificate)
+            return Authenticated(self._accept(verdict, credentials), consumed)
         if self._anonymous:
             return Authenticated(ANONYMOUS, consumed)
-        raise self._refused(_MISSING)
+        raise self._refused(_MISSING, credentials)
 
     def _go_on(
-        self, token: bytes, verdict: Verdict | Awaitable[Verdict], consumed: bool
+        self,
+        token: bytes,
+        verdict: Verdict | Awaitable[Verdict],
+        consumed: bool,
+        credentials: Credentials,
     ) -> Authenticated | Awaitable[Authenticated]:
         """Goes on from the first verifier's answer: asks the next ones while the token is not of their kind."""
         first: Refusal | None = None
@@ -154,14 +182,14 @@ class AuthenticatorChain:
             if isinstance(verdict, Principal):
                 return Authenticated(verdict, consumed)
             if not isinstance(verdict, Refusal):
-                return self._go_on_later(token, verdict, position, first, consumed)
+                return self._go_on_later(token, verdict, position, first, consumed, credentials)
             if verdict.is_final:
-                raise self._refused(verdict)
+                raise self._refused(verdict, credentials)
             first = _better(first, verdict)
             if position < len(self._bearer):
                 verdict = self._bearer[position].verify(token)
         assert first is not None
-        raise self._refused(first)
+        raise self._refused(first, credentials)
 
     async def _go_on_later(
         self,
@@ -170,24 +198,27 @@ class AuthenticatorChain:
         position: int,
         first: Refusal | None,
         consumed: bool,
+        credentials: Credentials,
     ) -> Authenticated:
         """The same for a verifier that has to ask somebody."""
         verdict = await pending
         while isinstance(verdict, Refusal):
             first = _better(first, verdict)
             if verdict.is_final or position == len(self._bearer):
-                raise self._refused(verdict if verdict.is_final else first)
+                raise self._refused(verdict if verdict.is_final else first, credentials)
             following = self._bearer[position].verify(token)
             position += 1
             verdict = following if isinstance(following, (Principal, Refusal)) else await following
         return Authenticated(verdict, consumed)
 
-    def _accept(self, verdict: Verdict) -> Principal:
+    def _accept(self, verdict: Verdict, credentials: Credentials) -> Principal:
         if isinstance(verdict, Refusal):
-            raise self._refused(verdict)
+            raise self._refused(verdict, credentials)
         return verdict
 
-    def _refused(self, refusal: Refusal) -> Unauthenticated | AuthUnavailable:
+    def _refused(
+        self, refusal: Refusal, credentials: Credentials
+    ) -> Unauthenticated | AuthUnavailable:
         """Counts the refusal and returns the error to raise."""
         reason = refusal.reason.value
         self.failures[refusal.mode, reason] += 1
@@ -196,6 +227,8 @@ class AuthenticatorChain:
             return AuthUnavailable(reason=log)
         error = Unauthenticated(refusal.detail, reason=log)
         error.challenge = self._challenge(refusal)
+        if self._bearer and helps(credentials.fetch_mode):
+            error.basic_challenge = CHALLENGE
         return error
 
     def _challenge(self, refusal: Refusal) -> str:

@@ -18,6 +18,8 @@ def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
         extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
     if isinstance(error, Unauthenticated):
         extra.append(b"WWW-Authenticate: %b\r\n" % error.challenge.encode())
+        if error.basic_challenge:
+            extra.append(b"WWW-Authenticate: %b\r\n" % error.basic_challenge.encode())
     return _answer(error.status, body, extra, is_head=is_head, close=close)
 
 

@@ -180,9 +180,12 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
         head = await reader.readuntil(b"\r\n\r\n")
         status_line, *lines = head.decode("latin-1").split("\r\n")[:-2]
         status = int(status_line.split(" ")[1])
-        headers = {
-            key.lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)
-        }
+        headers: dict[str, str] = {}
+        for key, _, value in (line.partition(":") for line in lines):
+            earlier = headers.get(key.lower())
+            headers[key.lower()] = (
+                value.strip() if earlier is None else f"{earlier}, {value.strip()}"
+            )
         if status >= 200 or status == 101:
             length = int(headers.get("content-length", "0"))
             return Answer(status, headers, await reader.readexactly(length), tuple(informational))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -111,3 +114,35 @@ async def test_with_no_mode_for_tokens_authorization_is_the_apps_own(tmp_path: P
         await door.ask(("Authorization", "Bearer of-the-app"))
 
         assert b"Authorization: Bearer of-the-app\r\n" in _head(door)
+
+
+async def test_a_token_in_a_basic_password_is_taken_out(door: Door) -> None:
+    password = base64.b64encode(f"git:{TOKEN}".encode()).decode()
+
+    answer = await door.ask(("Authorization", f"Basic {password}"))
+
+    assert answer.status == 200
+    assert b"authorization" not in _head(door).lower()
+    assert password.encode() not in _head(door)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_git_gets_in_with_the_token_in_its_url(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    async with open_door(
+        tmp_path, auth="static", static_token_file=tmp_path / "token", path_prefix="/s"
+    ) as door:
+        host, port = door.http
+        git = await asyncio.create_subprocess_exec(
+            "git",
+            "ls-remote",
+            f"http://git:{TOKEN}@{host}:{port}/s/team-a/box-a/{door.sandbox.port}/repo.git",
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "GIT_TERMINAL_PROMPT": "0", "HOME": str(tmp_path)},
+        )
+        async with asyncio.timeout(30):
+            await git.communicate()
+
+        heads = door.sandbox.heads
+        assert heads[0].startswith(b"GET /repo.git/info/refs?service=git-upload-pack ")
+        assert not any(b"authorization" in head.lower() for head in heads)

@@ -153,9 +153,10 @@ async def test_no_bearer_token_is_401(door: Door, value: str) -> None:
 async def test_the_challenge_tells_a_refused_token_from_a_missing_one(door: Door) -> None:
     missing, refused = await door.ask(), await door.ask(("X-Sandbox-Token", "bad"))
 
-    assert missing.headers["www-authenticate"] == 'Bearer realm="sandbox-router"'
+    basic = ', Basic realm="sandbox-router", charset="UTF-8"'
+    assert missing.headers["www-authenticate"] == 'Bearer realm="sandbox-router"' + basic
     assert refused.headers["www-authenticate"] == (
-        'Bearer realm="sandbox-router", error="invalid_token"'
+        'Bearer realm="sandbox-router", error="invalid_token"' + basic
     )
 
 

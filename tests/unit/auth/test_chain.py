@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import math
 from collections.abc import Awaitable, Callable
 
@@ -449,3 +450,106 @@ def test_a_static_token_that_is_replaced_begins_a_generation() -> None:
     static.replace([b"new"])
 
     assert chain.generation != before
+
+
+# --- HTTP Basic ------------------------------------------------------------------------------
+
+
+def _basic(password: bytes, user: bytes = b"git") -> bytes:
+    return b"Basic " + base64.b64encode(user + b":" + password)
+
+
+@pytest.mark.parametrize("user", [b"", b"git", b"__token__", b"caf\xc3\xa9"])
+async def test_a_token_as_basic_password_counts_and_is_used_up_whatever_the_user(
+    user: bytes,
+) -> None:
+    caller = await _caller(_chain("static"), authorization=_basic(b"s3cret", user))
+
+    assert caller.principal.mode == "static"
+    assert caller.consumed_authorization
+
+
+async def test_every_mode_of_tokens_is_asked_about_a_basic_password() -> None:
+    chain = _chain("static", "jwt", "token-review")
+
+    modes = [
+        (await _caller(chain, authorization=_basic(password))).principal.mode
+        for password in (b"s3cret", b"mine-good", b"k8s-one")
+    ]
+
+    assert modes == ["static", "jwt", "token-review"]
+
+
+@pytest.mark.parametrize("value", [b"Basic", b"Basic !", b"Basic YWJj", b"Basic YWJjOg=="])
+async def test_basic_without_a_password_is_malformed(value: bytes) -> None:
+    await _refusal(_chain("static"), authorization=value)
+
+
+async def test_a_basic_password_that_is_too_long_is_refused_unread() -> None:
+    error = await _refusal(_chain("static"), authorization=_basic(b"x" * (MAX_TOKEN_BYTES + 1)))
+
+    assert "too long" in error.detail
+
+
+async def test_basic_beside_x_sandbox_token_is_the_apps_own() -> None:
+    caller = await _caller(
+        _chain("static"), sandbox_token=b"s3cret", authorization=_basic(b"s3cret")
+    )
+
+    assert not caller.consumed_authorization
+
+
+async def test_an_apps_password_beside_a_certificate_is_the_apps_own_and_is_shown_to_nobody() -> (
+    None
+):
+    remote = Remote(prefix=b"")
+    chain = _chain("mtls", "static", "token-review", remote=remote)
+
+    caller = await _caller(chain, authorization=_basic(b"of-the-app"), certificate=ALICE)
+
+    assert caller.principal.mode == "mtls"
+    assert not caller.consumed_authorization
+    assert remote.asked == []
+
+
+async def test_a_token_of_ours_beside_a_certificate_never_reaches_the_app() -> None:
+    chain = _chain("mtls", "static")
+
+    caller = await _caller(chain, authorization=_basic(b"s3cret"), certificate=ALICE)
+
+    assert caller.principal.mode == "mtls"
+    assert caller.consumed_authorization
+    assert not caller.is_sole_credential
+
+
+async def test_what_has_the_form_of_our_tokens_beside_a_certificate_must_be_valid() -> None:
+    await _refusal(_chain("mtls", "static"), authorization=_basic(b"aa.bb.cc"), certificate=ALICE)
+
+
+async def test_with_mtls_alone_basic_is_the_apps_own() -> None:
+    caller = await _caller(_chain("mtls"), authorization=_basic(b"s3cret"), certificate=ALICE)
+
+    assert not caller.consumed_authorization
+
+
+# --- the offer of Basic ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offered", [{}, {"sandbox_token": b"bad"}, {"authorization": b"Bearer x"}])
+async def test_a_refusal_offers_basic_to_clients_that_can_use_it(offered: dict[str, bytes]) -> None:
+    error = await _refusal(_chain("static"), **offered)
+
+    assert error.basic_challenge == 'Basic realm="sandbox-router", charset="UTF-8"'
+    assert error.challenge.startswith("Bearer ")
+
+
+async def test_nothing_that_a_page_loads_makes_a_browser_ask_for_a_password() -> None:
+    page = await _refusal(_chain("static"), fetch_mode=b"navigate")
+    loaded = await _refusal(_chain("static"), fetch_mode=b"cors")
+
+    assert page.basic_challenge
+    assert not loaded.basic_challenge
+
+
+async def test_where_no_token_would_help_basic_is_not_offered() -> None:
+    assert not (await _refusal(_chain("mtls"))).basic_challenge
