@@ -101,6 +101,7 @@ def build_sandboxes(
         waiting_room=discovery.waiting_room,
         waiting_room_per_namespace=discovery.waiting_room_per_namespace,
         waiting_elsewhere=waiting_elsewhere,
+        waiting_room_per_caller=discovery.waiting_room_per_caller,
     )
     if discovery.discovery == "file":
         assert discovery.sandboxes_file is not None

@@ -63,3 +63,14 @@ class Principal:
     """Extra user attributes from TokenReview, handed on to SubjectAccessReview."""
     user_uid: str = ""
     """The user's UID from TokenReview, handed on to SubjectAccessReview."""
+
+    def share(self) -> tuple[str, ...] | None:
+        """Returns what tells this caller from others where each has a share of something; None for callers who can't be told apart.
+
+        A token that names nobody is told apart by its own id.
+        """
+        if self.mode in ("none", "static"):
+            return None
+        if self.subject:
+            return (self.mode, self.kind, self.issuer, self.subject)
+        return (self.mode, "token", self.issuer, self.token_id) if self.token_id else None

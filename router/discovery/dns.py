@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from router.errors import SandboxNotReady
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -71,7 +71,7 @@ class DnsSource:
         """Returns True: no route is ever lost, because none is known."""
         return True
 
-    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
+    def wait(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
         """Raises SandboxNotReady: nobody would ever ring."""
         raise SandboxNotReady(reason="DNS tells of no changes")
 

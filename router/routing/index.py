@@ -7,7 +7,7 @@ connections its caller must close. So a recycled address is never reached throug
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from router.routing.elsewhere import ALONE, Elsewhere
@@ -42,6 +42,7 @@ class EndpointIndex:
         waiting_room: int,
         waiting_room_per_namespace: int,
         waiting_elsewhere: Elsewhere = ALONE,
+        waiting_room_per_caller: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.events = 0
@@ -65,6 +66,7 @@ class EndpointIndex:
             places=waiting_room,
             places_per_namespace=waiting_room_per_namespace,
             elsewhere=waiting_elsewhere,
+            places_per_caller=waiting_room_per_caller,
         )
 
     def __repr__(self) -> str:
@@ -222,13 +224,14 @@ class EndpointIndex:
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
+    def wait(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
         """Returns a place in the waiting room for a request that `find(ref)` gave nothing to dial for.
 
         `wake` is called once, synchronously and after the table has changed, as soon as the name leads to another sandbox or
-        the sandbox to another state; it must not raise. Raises SandboxNotReady when the room is full.
+        the sandbox to another state; it must not raise. `caller` tells callers apart, each of whom has a bounded share of
+        the room; None has none. Raises SandboxNotReady when the room or a share is full.
         """
-        return self._room.enter(ref, wake)
+        return self._room.enter(ref, wake, caller)
 
     # --- facts ------------------------------------------------------------------------------
 

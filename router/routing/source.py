@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
@@ -32,9 +32,9 @@ class IndexSource:
         """Returns the sandbox as far as it is known; None when there is none of that name."""
         return self._index.find(target.ref)
 
-    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
-        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait."""
-        return self._index.wait(ref, wake)
+    def wait(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
+        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait, in all or of this caller."""
+        return self._index.wait(ref, wake, caller)
 
     def evict(self, endpoint: Endpoint, address: str) -> tuple[Endpoint, ...]:
         """Takes a dead host's route out for a while. Returns the endpoints that lost theirs."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar
 
 from router.errors import SandboxNotReady
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import SandboxRef
 
+K = TypeVar("K", bound=Hashable)
+
 ROOM_IS_FULL: Final = "the waiting room is full"
 SHARE_IS_FULL: Final = "the namespace's share of the waiting room is full"
-IS_FULL: Final = frozenset((ROOM_IS_FULL, SHARE_IS_FULL))
+CALLERS_SHARE_IS_FULL: Final = "the caller's share of the waiting room is full"
+IS_FULL: Final = frozenset((ROOM_IS_FULL, SHARE_IS_FULL, CALLERS_SHARE_IS_FULL))
 """The reasons of a SandboxNotReady for which nobody waited."""
 _WHOLE: Final = ""
 """Stands for the whole room where namespaces are counted; no namespace is named so."""
@@ -20,10 +24,13 @@ _WHOLE: Final = ""
 class Waiter:
     """One request's place in the waiting room; it ends by being woken or by cancel(), whichever comes first."""
 
-    __slots__ = ("_room", "_wake", "ref")
+    __slots__ = ("_room", "_wake", "caller", "ref")
 
-    def __init__(self, room: WaitingRoom, ref: SandboxRef, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, room: WaitingRoom, ref: SandboxRef, wake: Callable[[], None], caller: Hashable
+    ) -> None:
         self.ref = ref
+        self.caller = caller
         self._room = room
         self._wake: Callable[[], None] | None = wake
 
@@ -48,18 +55,30 @@ class Waiter:
 
 
 class WaitingRoom:
-    """Holds Waiters by the name they asked for, bounded as a whole and for each namespace."""
+    """Holds Waiters by the name they asked for, bounded as a whole, for each namespace and for each caller."""
 
     def __init__(
-        self, *, places: int, places_per_namespace: int, elsewhere: Elsewhere = ALONE
+        self,
+        *,
+        places: int,
+        places_per_namespace: int,
+        places_per_caller: int | None = None,
+        elsewhere: Elsewhere = ALONE,
     ) -> None:
-        """Zero places mean that nobody waits. The rooms of the pod's other workers count as well."""
+        """Zero places mean that nobody waits; `places_per_caller` None, that one caller may take a namespace's whole share.
+
+        The rooms of the pod's other workers count as well.
+        """
         self._elsewhere = elsewhere
         self._places = places
         self._places_per_namespace = places_per_namespace
+        self._places_per_caller = (
+            places_per_namespace if places_per_caller is None else places_per_caller
+        )
         self._occupied = 0
         self._by_ref: dict[SandboxRef, dict[Waiter, None]] = {}
-        self._by_namespace: dict[str, int] = {}
+        self._by_namespace: Counter[str] = Counter()
+        self._by_caller: Counter[Hashable] = Counter()
 
     def __len__(self) -> int:
         return self._occupied
@@ -67,17 +86,26 @@ class WaitingRoom:
     def __repr__(self) -> str:
         return f"<WaitingRoom {self._occupied} of {self._places}>"
 
-    def enter(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
-        """Returns a place for a request that waits for `ref`. Raises SandboxNotReady when there is none."""
-        in_namespace = self._by_namespace.get(ref.namespace, 0)
+    def enter(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
+        """Returns a place for a request of `caller` that waits for `ref`. Raises SandboxNotReady when there is none.
+
+        `caller` is whatever tells callers apart; None is nobody in particular, and has no share.
+        """
         elsewhere = self._elsewhere
         if self._occupied + elsewhere.others(_WHOLE) >= self._places:
             raise SandboxNotReady(reason=ROOM_IS_FULL)
-        if in_namespace + elsewhere.others(ref.namespace) >= self._places_per_namespace:
+        in_namespace = self._by_namespace[ref.namespace] + elsewhere.others(ref.namespace)
+        if in_namespace >= self._places_per_namespace:
             raise SandboxNotReady(reason=SHARE_IS_FULL)
-        waiter = Waiter(self, ref, wake)
+        if caller is not None:
+            of_caller = self._by_caller[caller] + elsewhere.others(_shared_key(caller))
+            if of_caller >= self._places_per_caller:
+                raise SandboxNotReady(reason=CALLERS_SHARE_IS_FULL)
+            self._by_caller[caller] += 1
+            elsewhere.add(_shared_key(caller), 1)
+        waiter = Waiter(self, ref, wake, caller)
         self._by_ref.setdefault(ref, {})[waiter] = None
-        self._by_namespace[ref.namespace] = in_namespace + 1
+        self._by_namespace[ref.namespace] += 1
         self._occupied += 1
         elsewhere.add(_WHOLE, 1)
         elsewhere.add(ref.namespace, 1)
@@ -90,7 +118,8 @@ class WaitingRoom:
             waiters = self._by_ref.pop(ref, None)
             if waiters:
                 woken.extend(waiters)
-                self._release(ref.namespace, len(waiters))
+        for waiter in woken:
+            self._release(waiter)
         for waiter in woken:
             waiter._fire()
 
@@ -102,14 +131,26 @@ class WaitingRoom:
         del waiters[waiter]
         if not waiters:
             del self._by_ref[waiter.ref]
-        self._release(waiter.ref.namespace, 1)
+        self._release(waiter)
 
-    def _release(self, namespace: str, places: int) -> None:
-        self._occupied -= places
-        self._elsewhere.add(_WHOLE, -places)
-        self._elsewhere.add(namespace, -places)
-        left = self._by_namespace[namespace] - places
-        if left:
-            self._by_namespace[namespace] = left
-        else:
-            del self._by_namespace[namespace]
+    def _release(self, waiter: Waiter) -> None:
+        namespace, caller = waiter.ref.namespace, waiter.caller
+        self._occupied -= 1
+        self._elsewhere.add(_WHOLE, -1)
+        self._elsewhere.add(namespace, -1)
+        _count_down(self._by_namespace, namespace)
+        if caller is not None:
+            self._elsewhere.add(_shared_key(caller), -1)
+            _count_down(self._by_caller, caller)
+
+
+def _shared_key(caller: Hashable) -> str:
+    """Returns what a caller is counted under among the workers; no namespace is named so."""
+    return f" {caller!r}"
+
+
+def _count_down(counts: Counter[K], key: K) -> None:
+    """Takes one away; what counts nothing is not kept."""
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

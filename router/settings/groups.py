@@ -55,6 +55,7 @@ class Discovery:
     wait_for_ready_s: float
     waiting_room: int
     waiting_room_per_namespace: int
+    waiting_room_per_caller: int
     max_staleness_s: float
 
 

@@ -94,6 +94,7 @@ DISCOVERY = (
     _row("wait-for-ready", values.duration(), "10s", "How long a request waits for a sandbox that is starting; 0 = not at all."),
     _row("waiting-room", values.integer(most=10**6), "1024", "Requests that may wait for starting sandboxes at once; 0 = none."),
     _row("waiting-room-per-namespace", values.integer(most=10**6), "256", "The same for one namespace, so that one tenant can't fill the room; 0 = none."),
+    _row("waiting-room-per-caller", values.integer(most=10**6), "256", "The same for one caller, in all namespaces together; 0 = none. Callers of `auth: none` and of the shared token are not told apart, and have no such bound."),
     _row("max-staleness", values.duration(), "0", "Answer 503 when the API server has not been heard of for so long; 0 = serve the last known table for ever."),
 )
 

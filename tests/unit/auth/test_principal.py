@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.auth.principal import Grant
+from router.auth.principal import Grant, Principal
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
 
@@ -21,3 +21,21 @@ def test_a_grant_with_a_uid_covers_that_pod_or_its_sandbox_alone(uid: str, cover
 
 def test_a_grant_with_a_uid_covers_no_endpoint_that_has_none() -> None:
     assert not Grant("a", "b", "x").covers_endpoint(Endpoint(SandboxRef("a", "b"), "", State.READY))
+
+
+@pytest.mark.parametrize(
+    ("caller", "share"),
+    [
+        (Principal("anonymous", "none"), None),
+        (Principal("static-token", "static"), None),
+        (Principal("alice", "jwt", issuer="https://i"), ("jwt", "", "https://i", "alice")),
+        (Principal("", "jwt", token_id="j-1"), ("jwt", "token", "", "j-1")),
+        (Principal("", "jwt"), None),
+        (Principal("alice", "token-review"), ("token-review", "", "", "alice")),
+        (Principal("alice", "mtls", kind="cn"), ("mtls", "cn", "", "alice")),
+    ],
+)
+def test_a_share_belongs_to_whom_a_credential_tells_apart(
+    caller: Principal, share: tuple[str, ...] | None
+) -> None:
+    assert caller.share() == share

@@ -9,15 +9,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from router.errors import SandboxNotReady
 from router.routing.endpoint import SandboxRef
-from router.routing.waiting import Waiter, WaitingRoom
+from router.routing.waiting import CALLERS_SHARE_IS_FULL, IS_FULL, Waiter, WaitingRoom
 
 BOX = SandboxRef("team-a", "box")
 OTHER = SandboxRef("team-a", "other")
 FOREIGN = SandboxRef("team-b", "box")
 
 
-def room(places: int = 10, places_per_namespace: int = 10) -> WaitingRoom:
-    return WaitingRoom(places=places, places_per_namespace=places_per_namespace)
+def room(
+    places: int = 10, places_per_namespace: int = 10, places_per_caller: int | None = None
+) -> WaitingRoom:
+    return WaitingRoom(
+        places=places,
+        places_per_namespace=places_per_namespace,
+        places_per_caller=places_per_caller,
+    )
 
 
 def ignore() -> None:
@@ -88,6 +94,47 @@ def test_one_namespace_cannot_fill_the_room_for_others() -> None:
     assert len(waiting) == 3
 
 
+def test_one_caller_cannot_fill_the_room_however_many_namespaces_it_asks_for() -> None:
+    waiting = room(places=10, places_per_namespace=2, places_per_caller=3)
+    namespaces = [SandboxRef(f"team-{number}", "box") for number in range(4)]
+    for ref in namespaces[:3]:
+        waiting.enter(ref, ignore, "alice")
+
+    with pytest.raises(SandboxNotReady) as caught:
+        waiting.enter(namespaces[3], ignore, "alice")
+    waiting.enter(namespaces[3], ignore, "bob")
+
+    assert caught.value.reason == CALLERS_SHARE_IS_FULL
+    assert caught.value.reason in IS_FULL
+    assert len(waiting) == 4
+
+
+def test_callers_that_cannot_be_told_apart_have_no_share() -> None:
+    waiting = room(places=10, places_per_caller=1)
+
+    for _ in range(10):
+        waiting.enter(BOX, ignore, None)
+
+    assert len(waiting) == 10
+
+
+def test_a_callers_place_is_free_again_when_it_is_woken_or_leaves() -> None:
+    waiting = room(places_per_caller=1)
+    waiting.enter(BOX, ignore, "alice")
+    waiting.wake([BOX])
+    waiting.enter(OTHER, ignore, "alice").cancel()
+
+    assert waiting.enter(BOX, ignore, "alice").is_waiting
+
+
+def test_without_a_bound_of_its_own_a_caller_may_take_what_a_namespace_may() -> None:
+    waiting = room(places=10, places_per_namespace=1)
+    waiting.enter(BOX, ignore, "alice")
+
+    with pytest.raises(SandboxNotReady):
+        waiting.enter(FOREIGN, ignore, "alice")
+
+
 def test_nobody_waits_in_a_room_without_places() -> None:
     with pytest.raises(SandboxNotReady):
         room(places=0).enter(BOX, ignore)
@@ -131,25 +178,31 @@ class RoomModel(RuleBasedStateMachine):
 
     PLACES = 4
     PER_NAMESPACE = 3
+    PER_CALLER = 2
     refs = st.sampled_from([BOX, OTHER, FOREIGN])
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = room(self.PLACES, self.PER_NAMESPACE)
+        self.room = room(self.PLACES, self.PER_NAMESPACE, self.PER_CALLER)
         self.inside: dict[int, Waiter] = {}
         self.woken: list[int] = []
         self.entered = 0
 
-    @rule(ref=refs)
-    def enter(self, ref: SandboxRef) -> None:
+    @rule(ref=refs, caller=st.sampled_from([None, "alice", "bob"]))
+    def enter(self, ref: SandboxRef, caller: str | None) -> None:
         number = self.entered
         self.entered += 1
         in_namespace = sum(w.ref.namespace == ref.namespace for w in self.inside.values())
-        if len(self.inside) < self.PLACES and in_namespace < self.PER_NAMESPACE:
-            self.inside[number] = self.room.enter(ref, lambda: self.woken.append(number))
+        of_caller = sum(w.caller == caller for w in self.inside.values() if caller is not None)
+        if (
+            len(self.inside) < self.PLACES
+            and in_namespace < self.PER_NAMESPACE
+            and of_caller < self.PER_CALLER
+        ):
+            self.inside[number] = self.room.enter(ref, lambda: self.woken.append(number), caller)
         else:
             with pytest.raises(SandboxNotReady):
-                self.room.enter(ref, ignore)
+                self.room.enter(ref, ignore, caller)
 
     @rule(refs=st.lists(refs))
     def wake(self, refs: list[SandboxRef]) -> None:
