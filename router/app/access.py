@@ -175,7 +175,7 @@ def _static(settings: Settings, access: Access) -> StaticTokenAuthenticator:
 
 def _jwt(settings: Settings, access: Access) -> BearerVerifier:
     # Here, because the cryptography behind it takes ten megabytes that other modes don't need.
-    from router.auth.jwks import JwksFetcher
+    from router.auth.jwks import JwksFetcher, watch_authorities
     from router.auth.jwt import JwtVerifier
     from router.auth.keys import KeyRing, watch_keys
 
@@ -195,6 +195,8 @@ def _jwt(settings: Settings, access: Access) -> BearerVerifier:
         access.runners.append(remote.run)
         access.missing.append(remote.missing)
         access.remote["jwks_url"] = remote
+        if auth.jwks_ca_file is not None:
+            access.files["jwks_ca"] = watch_authorities(remote, auth.jwks_ca_file)
     verifier = JwtVerifier(
         keys=keys,
         rules=ClaimRules(

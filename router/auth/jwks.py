@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from router.auth.keys import KeyRing, parse_jwks
-from router.watched_file import FileStatus
+from router.watched_file import FileStatus, WatchedFiles
 
 logger = logging.getLogger("sandbox_router.auth")
 
@@ -44,6 +46,7 @@ class JwksFetcher:
         self._timeout_s = timeout_s
         self._clock = clock
         self._digest = b""
+        self._tls: ssl.SSLContext | bool = True
         self._wanted = asyncio.Event()
         self._round_ended = asyncio.Event()
         self._last_asked_at = -float("inf")
@@ -66,6 +69,10 @@ class JwksFetcher:
         if self.is_loaded:
             return []
         return [f"the keys at jwks-url are not loaded: {self.last_error or 'not tried yet'}"]
+
+    def trust(self, authorities: ssl.SSLContext) -> None:
+        """Holds the issuer's certificate against these authorities from the next fetch on, instead of the system's."""
+        self._tls = authorities
 
     async def run(self) -> None:
         """Keeps the keys fresh for ever; cancel it to stop."""
@@ -150,7 +157,7 @@ class JwksFetcher:
         return self._last_succeeded_round == self._round
 
     async def _download(self, session: aiohttp.ClientSession) -> bytes:
-        async with session.get(self._url, allow_redirects=False) as response:
+        async with session.get(self._url, allow_redirects=False, ssl=self._tls) as response:
             if response.status != 200:
                 raise ValueError(f"the answer is {response.status}, not 200")
             body = await response.content.read(MAX_JWKS_BYTES + 1)
@@ -174,6 +181,29 @@ class JwksFetcher:
             "keys not fetched, the last ones stay in force",
             extra={"fields": {"host": urlsplit(self._url).hostname, "error": self.last_error}},
         )
+
+
+def watch_authorities(
+    fetcher: JwksFetcher, path: Path, *, poll_interval_s: float = 1.0
+) -> WatchedFiles[ssl.SSLContext]:
+    """Returns the watcher that keeps the fetcher's trust at the authorities in a PEM file."""
+    return WatchedFiles(
+        (path,),
+        parse=lambda contents: _context(contents[0]),
+        apply=fetcher.trust,
+        poll_interval_s=poll_interval_s,
+    )
+
+
+def _context(content: bytes) -> ssl.SSLContext:
+    """Returns a client's TLS context that trusts the certificates in `content` alone. Raises ValueError."""
+    # Without any, create_default_context() would trust the system's.
+    if b"-----BEGIN CERTIFICATE-----" not in content:
+        raise ValueError("holds no certificate in PEM")
+    try:
+        return ssl.create_default_context(cadata=content.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError):
+        raise ValueError("holds a broken certificate") from None
 
 
 def checked_url(url: str) -> str:

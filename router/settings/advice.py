@@ -24,6 +24,7 @@ MODE_OF = {
     "jwt-secret-file": "jwt",
     "jwks-file": "jwt",
     "jwks-url": "jwt",
+    "jwks-ca-file": "jwt",
     "jwt-issuer": "jwt",
     "jwt-audience": "jwt",
     "static-token-file": "static",
@@ -68,6 +69,14 @@ def _what_is_set_is_used(candidate: Candidate) -> Iterator[Problem]:
             )
 
 
+def _authorities_are_asked(candidate: Candidate) -> Iterator[Problem]:
+    url = candidate["jwks-url"]
+    if candidate["jwks-ca-file"] is not None and not (url or "").startswith("https://"):
+        yield candidate.problem(
+            "jwks-ca-file", "has no effect: jwks-url is not https", "set jwks-url, or remove it"
+        )
+
+
 def _callers_have_grants(candidate: Candidate) -> Iterator[Problem]:
     bare = [mode for mode in candidate["auth"] if mode in ("token-review", "mtls")]
     if bare and candidate["policy-file"] is None and not candidate["subject-access-review"]:
@@ -108,6 +117,7 @@ def _not_everybody_is_a_proxy(candidate: Candidate) -> Iterator[Problem]:
 ADVICE: tuple[Rule, ...] = (
     _token_is_long,
     _what_is_set_is_used,
+    _authorities_are_asked,
     _callers_have_grants,
     _attempts_fit_into_the_budget,
     _lines_fit_into_heads,

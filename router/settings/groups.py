@@ -83,6 +83,7 @@ class Auth:
     jwt_secret_file: Path | None
     jwks_file: Path | None
     jwks_url: str | None
+    jwks_ca_file: Path | None
     jwt_issuer: str | None
     jwt_audience: tuple[str, ...]
     jwt_leeway_s: float

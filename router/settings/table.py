@@ -118,6 +118,7 @@ AUTH = (
     _row("jwt-secret-file", places.file_path(), "off", "Keys for `jwt`: shared secrets of 32 bytes or more, or PEM public keys. Reloaded when it changes."),
     _row("jwks-file", places.file_path(), "off", "Keys for `jwt` as a JSON Web Key Set. Reloaded when it changes."),
     _row("jwks-url", places.key_url(), "off", "Keys for `jwt` as a JSON Web Key Set to fetch; https, or http on this machine."),
+    _row("jwks-ca-file", places.file_path(), "off", "The authorities that sign the certificate behind `jwks-url` (PEM), instead of the system's. Reloaded when it changes."),
     _row("jwt-issuer", values.text(metavar="ISSUER"), "", "The `iss` that a token must carry.", shown_default="any"),
     _row("jwt-audience", values.texts(metavar="AUDIENCE"), "", "The `aud` that a token must carry; any of the list.", shown_default="any"),
     _row("jwt-leeway", values.duration(longest_s=3600), "30s", "How far clocks may differ when `exp`, `nbf` and `iat` are checked; 0 = not at all."),

@@ -39,7 +39,10 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "jwt with a key set by URL": {
         "config": {"auth": ["jwt"], "jwks-url": "https://issuer.example/keys"},
-        "files": {"policy": {"secret": "router-policy", "key": "rules.yaml"}},
+        "files": {
+            "jwksCA": {"configMap": "issuer-ca"},
+            "policy": {"secret": "router-policy", "key": "rules.yaml"},
+        },
     },
     "roles in listed namespaces": {
         "config": {"auth": ["static"], "namespaces": ["team-a", "team-b"]},

@@ -220,6 +220,9 @@
 {{- if or .Values.files.jwks.secret .Values.files.jwks.configMap -}}
 {{- $_ := set $config "jwks-file" (printf "/etc/sandbox-router/jwks/%s" .Values.files.jwks.key) -}}
 {{- end -}}
+{{- if or .Values.files.jwksCA.secret .Values.files.jwksCA.configMap -}}
+{{- $_ := set $config "jwks-ca-file" (printf "/etc/sandbox-router/jwks-ca/%s" .Values.files.jwksCA.key) -}}
+{{- end -}}
 {{- if include "router.hasPolicy" . -}}
 {{- $_ := set $config "policy-file" (printf "/etc/sandbox-router/policy/%s" .Values.files.policy.key) -}}
 {{- end -}}

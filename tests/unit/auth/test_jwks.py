@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import trustme
 from aiohttp import web
 from jwt.algorithms import RSAAlgorithm
 
 from router.auth.claims import ClaimRules
-from router.auth.jwks import MAX_JWKS_BYTES, JwksFetcher, checked_url
+from router.auth.jwks import MAX_JWKS_BYTES, JwksFetcher, checked_url, watch_authorities
 from router.auth.jwt import JwtVerifier
 from router.auth.keys import KeyRing
 from router.auth.principal import Principal
@@ -354,3 +357,74 @@ async def test_reload_fetches_at_once_within_the_cooldown_too(issuer: Issuer) ->
         assert await fetcher.reload() is False
 
     assert keys.knows("k2")
+
+
+# --- an issuer with a certificate of a private authority -------------------------------------
+
+
+@asynccontextmanager
+async def _private_issuer(authority: trustme.CA) -> AsyncIterator[Issuer]:
+    made = Issuer()
+    app = web.Application()
+    app.router.add_get("/jwks", made.handle)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    made.url = f"https://localhost:{runner.addresses[0][1]}/jwks"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_private_authority_is_trusted_where_it_is_named_and_only_there(
+    tmp_path: Path,
+) -> None:
+    authority, file = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    async with _private_issuer(authority) as issuer:
+        named, unnamed = (_fetcher(issuer, KeyRing()) for _ in range(2))
+        watch_authorities(named, file).load_once()
+        async with _running(named), _running(unnamed):
+            await _until(lambda: named.is_loaded and unnamed.fetches_failed > 0)
+
+            assert not unnamed.is_loaded
+            assert "certificate verify failed" in unnamed.last_error
+
+
+async def test_new_authorities_count_from_the_next_fetch_on(tmp_path: Path) -> None:
+    authority, file = trustme.CA(), tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(file))
+    async with _private_issuer(authority) as issuer:
+        fetcher = _fetcher(issuer, KeyRing())
+        watched = watch_authorities(fetcher, file)
+        watched.load_once()
+        async with _running(fetcher):
+            await _until(lambda: fetcher.fetches_failed > 0)
+            authority.cert_pem.write_to_path(str(file))
+            assert await watched.poll()
+            await fetcher.reload()
+
+            assert fetcher.is_loaded
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no certificate",
+        b"-----BEGIN CERTIFICATE-----\ncaf\xc3\xa9\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ],
+)
+def test_a_file_without_a_certificate_is_refused_and_named(
+    tmp_path: Path, issuer: Issuer, content: bytes
+) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_bytes(content)
+
+    with pytest.raises(ValueError, match=f"{file}: holds (no|a broken) certificate"):
+        watch_authorities(_fetcher(issuer, KeyRing()), file).load_once()

@@ -64,6 +64,17 @@ def test_a_setting_of_a_mode_that_is_not_on_has_no_effect(key: str, mode: str, f
     ]
 
 
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:8080/keys"])
+def test_authorities_for_a_url_that_is_not_https_have_no_effect(file: str, url: str | None) -> None:
+    flags = {"auth": "jwt", "jwks_file": file, "jwks_ca_file": file}
+
+    said = warnings(**flags if url is None else {**flags, "jwks_url": url})
+
+    assert said == [
+        f"jwks-ca-file = {file} (flag --jwks-ca-file): has no effect: jwks-url is not https; set jwks-url, or remove it"
+    ]
+
+
 def test_namespaces_do_not_restrict_dns() -> None:
     assert warnings(namespaces="team-a") == [
         "namespaces = team-a (flag --namespaces): has no effect: discovery is dns; remove it"
