@@ -21,6 +21,7 @@ from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorith
 from jwt.exceptions import InvalidKeyError
 
 from router.auth.algorithms import family_of, implementation
+from router.auth.grants import shown
 from router.watched_file import WatchedFiles
 
 MAX_KEYS = 64
@@ -136,7 +137,7 @@ def parse_jwks(content: bytes, *, allow_secrets: bool) -> Keys:
         try:
             keys.append(_jwk(entry, allow_secrets=allow_secrets))
         except ValueError as error:
-            faults.append(f"key {position}: {error}")
+            faults.append(f"key {position}{_named(entry)}: {error}")
     if not keys:
         raise ValueError("; ".join(["holds no usable key", *faults]))
     return tuple(keys)
@@ -152,7 +153,11 @@ def parse_secrets(content: bytes) -> list[tuple[str, bytes]]:
         words = line.split()
         if not words or words[0].startswith(b"#"):
             continue
-        if len(words) > 2 or not all(_PRINTABLE.fullmatch(word) for word in words):
+        if len(words) > 2:
+            raise ValueError(
+                f"line {number} has {len(words)} words: write `secret` or `kid secret`"
+            )
+        if not all(_PRINTABLE.fullmatch(word) for word in words):
             raise ValueError(f"line {number}: write `secret` or `kid secret` in printable ASCII")
         kid = words[0].decode("ascii") if len(words) == 2 else ""
         try:
@@ -227,17 +232,20 @@ def _jwk(entry: object, *, allow_secrets: bool) -> VerificationKey:
     if "alg" in entry:
         # A list and not a set: anything can stand here, also what can't be hashed.
         if entry["alg"] not in list(algorithms):
-            raise ValueError("`alg` is not supported for this kind of key")
+            raise ValueError(
+                f"`alg` is {shown(entry['alg'])}; a key of this kind can be used with"
+                f" {', '.join(sorted(algorithms))}"
+            )
         algorithms = frozenset({entry["alg"]})
     return VerificationKey(kid, algorithms, material)
 
 
 def _check_purpose(entry: dict[str, Any]) -> None:
     if entry.get("use", "sig") != "sig":
-        raise ValueError("is not for signatures")
+        raise ValueError(f"is not for signatures: `use` is {shown(entry['use'])}, not `sig`")
     operations = entry.get("key_ops", ["verify"])
     if not isinstance(operations, list) or "verify" not in operations:
-        raise ValueError("is not for verifying")
+        raise ValueError("is not for verifying: `key_ops` must list `verify`")
     if "d" in entry:
         raise ValueError("is a private key: publish the public half alone")
 
@@ -260,7 +268,13 @@ def _jwk_material(entry: dict[str, Any], *, allow_secrets: bool) -> Any:
         raise ValueError(f"is broken: {error}") from None
     if kind == "oct":
         raise ValueError("is a secret, and this set is public")
-    raise ValueError("`kty` is not supported")
+    raise ValueError(f"`kty` is {shown(kind)}, not one of RSA, EC, OKP")
+
+
+def _named(entry: object) -> str:
+    """Returns which key it is, for a message: its `kid`, which is no secret."""
+    kid = entry.get("kid") if isinstance(entry, dict) else None
+    return f" (kid {shown(kid)})" if isinstance(kid, str) and kid else ""
 
 
 def _is_base64url(value: object) -> bool:
