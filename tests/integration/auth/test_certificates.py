@@ -25,6 +25,10 @@ rules:
     sandboxes: [{namespace: team-a, name: "*"}]
   - principal: {identity: "spiffe://example/alice"}
     sandboxes: [{namespace: team-a, name: "*"}]
+  - principal: {subject: carol@example.com}
+    sandboxes: [{namespace: team-a, name: "*"}]
+  - principal: {subject: "system:serviceaccount:team-a:robot"}
+    sandboxes: [{namespace: team-a, name: "*"}]
 """
 
 
@@ -203,6 +207,25 @@ async def test_a_trusted_proxys_word_about_a_certificate_counts(
     assert (nobody.status, malformed.status, none.status) == (401, 401, 401)
     assert door.reached() == 1
     assert b"spiffe" not in door.sandbox.heads[0]
+
+
+@pytest.mark.parametrize(
+    ("vouched_for", "status"),
+    [
+        ("URI=spiffe://example/alice", 200),
+        ('Subject="CN=spiffe://example/alice"', 403),
+        ("DNS=alice.example", 200),
+        ('Subject="CN=alice.example"', 403),
+        ('Subject="CN=carol@example.com"', 403),
+        ('Subject="CN=system:serviceaccount:team-a:robot"', 403),
+        ("URI=system:serviceaccount:team-a:robot", 403),
+    ],
+)
+async def test_a_name_counts_as_the_kind_that_a_rule_means_and_as_no_other(
+    tmp_path: Path, mount: Mount, vouched_for: str, status: int
+) -> None:
+    async with _behind_a_proxy(tmp_path, mount, "127.0.0.1/32") as door:
+        assert (await door.ask((XFCC, vouched_for))).status == status
 
 
 async def test_a_strangers_word_about_a_certificate_counts_for_nothing(
