@@ -48,9 +48,15 @@ class SettingOption(click.Option):
             [row.flag],
             type=click.UNPROCESSED,
             metavar=row.kind.metavar,
-            help=f"{row.help.replace('`', '')}  [default: {row.default_text.replace('`', '')}]",
+            help=f"{row.help.replace('`', '')}  [{_default(row)}]",
             **switch,
         )
+
+
+def _default(row: Setting) -> str:
+    """Returns what a flag is without being given, or that it must be."""
+    shown = row.default_text.replace("`", "")
+    return shown if shown == "required" else f"default: {shown}"
 
 
 class SettingsCommand(click.Command):

@@ -99,6 +99,13 @@ def test_help_is_quick_because_it_imports_neither_the_data_plane_nor_the_kuberne
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+def test_help_says_that_who_may_call_must_be_said(run: CliRunner) -> None:
+    words = " ".join(run.invoke(cli.main, ["serve", "--help"]).output.split())
+
+    assert "lets every caller reach every sandbox. [required]" in words
+    assert "default: required" not in words
+
+
 def test_help_lists_every_setting_under_its_group(run: CliRunner) -> None:
     output = run.invoke(cli.main, ["serve", "--help"]).output
 

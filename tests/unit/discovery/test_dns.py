@@ -92,7 +92,7 @@ def test_the_gateway_can_look_sandboxes_up_in_it() -> None:
         "is_catching_up",
     ):
         asked = set(inspect.signature(getattr(EndpointSource, method)).parameters) - {"self"}
-        assert set(inspect.signature(getattr(looked_up_in, method)).parameters) == asked
+        assert asked <= set(inspect.signature(getattr(looked_up_in, method)).parameters)
 
 
 def test_there_is_no_table_that_could_be_missing_or_late() -> None:
