@@ -145,7 +145,9 @@ class Worker:
 
     def notes(self) -> list[str]:
         """Returns what works less well than it could."""
-        return self.sandboxes.notes() if self._is_built else []
+        if not self._is_built:
+            return []
+        return self.sandboxes.notes() + [said for tell in self.access.notes for said in tell()]
 
     def _notes_about(self, endpoint: Mapping[str, Any] | None) -> list[str]:
         if not endpoint or not endpoint["known"]:

@@ -140,6 +140,22 @@ async def test_a_router_whose_reviews_are_refused_is_not_ready_and_says_why(
     ]
 
 
+async def test_where_others_get_in_refused_reviews_are_a_note_of_a_ready_router(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "token").write_text("the-operators-shared-token")
+    flags = {"auth": "static,token-review", "static_token_file": tmp_path / "token"}
+    async with _cluster(tmp_path, policy_file=_policy(tmp_path), **flags) as cluster:
+        worker = cluster.door.worker
+        assert (await cluster.ask(RUNNER)).status == 200
+        with cluster.api.faults.refusing(403, resource="tokenreviews"):
+            await cluster.ask("a-token-that-was-not-seen-before")
+            missing, notes = worker.missing(), worker.notes()
+
+    assert missing == []
+    assert ["refuses TokenReviews" in note for note in notes] == [True]
+
+
 async def test_five_hundred_first_uses_of_one_token_are_one_token_review(tmp_path: Path) -> None:
     async with (
         _cluster(tmp_path, policy_file=_policy(tmp_path)) as cluster,
