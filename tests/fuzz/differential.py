@@ -137,7 +137,7 @@ def compare_response(scanners: Scanners, block: bytes) -> ResponseHead | None:
     check("fields", block, fields(scanned, RESPONSE_FIELDS), fields(reference, RESPONSE_FIELDS))
     check("special lines", block, scanned.special, reference.special)
     scanned.is_plain = reference.is_plain = False
-    for scope in (None, *SCOPES):
+    for scope in (None, SCOPES[len(block) % len(SCOPES)]):
         for add_chunked in (False, True):
             for drop_chunked in (False, True):
                 for connection in (b"", b"close"):

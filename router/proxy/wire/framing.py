@@ -25,6 +25,20 @@ _TINY_SIZES: Final = {ord(str(size)): size for size in range(1, 10)}
 _TINY_CHUNKS: Final = {
     size: re.compile(b"(?:%d\\r\\n[\\s\\S]{%d}\\r\\n)++" % (size, size)) for size in range(1, 10)
 }
+# Of any such sizes, with leading zeros: a mixture is still read in C, at a fifth of what it would cost one by one.
+_MIXED_CHUNK = re.compile(
+    b"0{0,14}(?=([1-9a-fA-F]))(?:"
+    + b"|".join(b"(?i:%x)\\r\\n[\\s\\S]{%d}" % (size, size) for size in range(1, 16))
+    + b")\\r\\n"
+)
+_MIXED_CHUNKS = re.compile(
+    b"(?:%b)++" % _MIXED_CHUNK.pattern.replace(b"([1-9a-fA-F])", b"[1-9a-fA-F]")
+)
+_DIGITS: Final = {b"%x" % size: size for size in range(16)} | {
+    b"%X" % size: size for size in range(16)
+}
+_MANY_BYTES: Final = 64
+_FREE_EXTENSION_BYTES: Final = 16_384
 _KNOWN_SIZES: Final[dict[bytes, int]] = {}
 """Size lines without extension that were found valid, not 0: most bodies repeat one size."""
 
@@ -88,6 +102,7 @@ class ChunkedReader:
     """A chunked body, taken out of its chunks. Trailer fields are kept in `trailers`, those that may cross."""
 
     __slots__ = (
+        "_extension_bytes",
         "_in_trailers",
         "_line",
         "_needs_crlf",
@@ -106,6 +121,7 @@ class ChunkedReader:
         self._needs_crlf = False
         self._in_trailers = False
         self._trailer_bytes = 0
+        self._extension_bytes = 0
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
         at = 0
@@ -162,9 +178,15 @@ class ChunkedReader:
         if match is None or len(content) > _MAX_SIZE_LINE:
             raise FramingError("a malformed chunk size")
         self._remaining = int(match[1], 16)
+        extension = len(content) - len(match[1])
+        if extension:
+            # Signed uploads have 90 bytes for each 64 KiB. More than the body itself is nothing but work.
+            self._extension_bytes += extension
+            if self._extension_bytes > _FREE_EXTENSION_BYTES + self.body_bytes:
+                raise FramingError("the chunk extensions are larger than the body")
         if self._remaining:
             self._needs_crlf = True
-            if len(content) == len(match[1]) < _USUAL_SIZE_LINE and len(_KNOWN_SIZES) < _MAX_KNOWN:
+            if not extension and len(content) < _USUAL_SIZE_LINE and len(_KNOWN_SIZES) < _MAX_KNOWN:
                 _KNOWN_SIZES[content] = self._remaining
         else:
             self._in_trailers = True
@@ -234,11 +256,14 @@ class ChunkRelay(ChunkedReader):
             return at
         size = _TINY_SIZES.get(data[at])
         run = None if size is None else _TINY_CHUNKS[size].match(data, at)
-        if size is None or run is None:
+        if size is not None and run is not None and run.end() - at > _MANY_BYTES:
+            self.body_bytes += (run.end() - at) // (size + 5) * size
+            return run.end()
+        run = _MIXED_CHUNKS.match(data, at)
+        if run is None:
             return at
-        end = run.end()
-        self.body_bytes += (end - at) // (size + 5) * size
-        return end
+        self.body_bytes += sum(map(_DIGITS.__getitem__, _MIXED_CHUNK.findall(data, at, run.end())))
+        return run.end()
 
 
 def body_reader(length: int | None) -> BodyReader:

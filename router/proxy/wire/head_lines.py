@@ -59,6 +59,8 @@ class HeadLines:
     has_connection: bool = False
     nominated: frozenset[bytes] = frozenset()
     """Names that Connection takes out, lower case."""
+    joined_kinds: frozenset[int] = frozenset()
+    """Kinds of which several lines came, whose values have become one list."""
     _lines: list[bytes] | None = None
     _special: list[Special] | None = None
 
@@ -127,10 +129,17 @@ def read_content_length(head: Any, value: bytes) -> None:
     head.content_length = int(value)
 
 
-def appending_reader(attribute: str) -> Any:
+def appending_reader(attribute: str, kind: int) -> Any:
     def read(head: Any, value: bytes) -> None:
-        earlier = getattr(head, attribute)
-        setattr(head, attribute, value if earlier is None else earlier + b", " + value)
+        if getattr(head, attribute) is None:
+            setattr(head, attribute, value)
+        elif kind not in head.joined_kinds:
+            # All at once: line by line, many of them would cost their square.
+            head.joined_kinds |= {kind}
+            values = [
+                line_value for line_kind, _, line_value, _ in head.special if line_kind == kind
+            ]
+            setattr(head, attribute, b", ".join(values))
 
     return read
 

@@ -44,6 +44,8 @@ _TARGET_BYTES: Final = bytes(c for c in range(0x21, 0x100) if c not in (0x7F, or
 # uri-host [":" port] (RFC 9110 §7.2) without userinfo, spaces or escapes.
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 
+MAX_HOST_BYTES: Final = 320
+"""A DNS name has 253 characters, an address and a port fewer."""
 _GRPC = re.compile(rb"application/grpc(?=[+;, \t]|$)", re.IGNORECASE)
 
 _FIRST_ROUTING: Final = Kind.SANDBOX_ID
@@ -182,7 +184,7 @@ def resolve_target_form(head: RequestHead) -> None:
         raise MalformedMessage("The request target must begin with a slash.")
     cut = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
     authority, path = rest[:cut], rest[cut:]
-    if not _HOST.fullmatch(authority):
+    if len(authority) > MAX_HOST_BYTES or not _HOST.fullmatch(authority):
         raise MalformedMessage("Malformed authority in the request target.")
     head.host = authority
     if not path and head.method == b"OPTIONS":
@@ -208,7 +210,7 @@ def _read_te(head: RequestHead, value: bytes) -> None:
 def _read_host(head: RequestHead, value: bytes) -> None:
     if head.host:
         raise MalformedMessage("A request needs one Host header.")
-    if not _HOST.fullmatch(value):
+    if len(value) > MAX_HOST_BYTES or not _HOST.fullmatch(value):
         raise MalformedMessage("Malformed Host header.")
     head.host = value
     head.has_host_line = True
@@ -255,9 +257,11 @@ _REQUEST_READERS[Kind.HOST] = _read_host
 _REQUEST_READERS[Kind.EXPECT] = _read_expect
 _REQUEST_READERS[Kind.AUTHORIZATION] = _read_authorization
 _REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
-_REQUEST_READERS[Kind.FORWARDED_FOR] = appending_reader("forwarded_for")
-_REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader("subprotocols")
-_REQUEST_READERS[Kind.CLIENT_CERT] = appending_reader("client_cert")
+_REQUEST_READERS[Kind.FORWARDED_FOR] = appending_reader("forwarded_for", Kind.FORWARDED_FOR)
+_REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader(
+    "subprotocols", Kind.WEBSOCKET_PROTOCOL
+)
+_REQUEST_READERS[Kind.CLIENT_CERT] = appending_reader("client_cert", Kind.CLIENT_CERT)
 _REQUEST_READERS[Kind.FORWARDED_HOST] = _first_reader("forwarded_host")
 _REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
 _REQUEST_READERS[Kind.FORWARDED_PREFIX] = _first_reader("forwarded_prefix")

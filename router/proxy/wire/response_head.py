@@ -100,7 +100,7 @@ _RESPONSE_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
 _RESPONSE_READERS[Kind.CONNECTION] = note_connection
 _RESPONSE_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _RESPONSE_READERS[Kind.CONTENT_LENGTH] = read_content_length
-_RESPONSE_READERS[Kind.UPGRADE] = appending_reader("upgrade")
+_RESPONSE_READERS[Kind.UPGRADE] = appending_reader("upgrade", Kind.UPGRADE)
 
 
 # --- the compiled form -----------------------------------------------------------------------

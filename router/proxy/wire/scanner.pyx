@@ -23,6 +23,7 @@ cdef enum:
     MAX_KINDS = 64           # a set of kinds is one integer
     SLOTS = 1024
     MAX_PROBES = 8
+    MAX_HOST = 320           # as in request_head.py
     MAX_LENGTH_DIGITS = 18   # as in head_lines.py; less than 2 ** 63
     MAX_ASKED = 8
     STACK = 4096
@@ -371,7 +372,7 @@ cdef bint is_host(const uint8_t* p, const Line* line) noexcept nogil:
     cdef uint32_t at = line.value, digits = 0
     while at < line.value_end and HOST[p[at]]:
         at += 1
-    if at == line.value:
+    if at == line.value or line.value_end - line.value > MAX_HOST:
         return False
     if at == line.value_end:
         return True

@@ -315,3 +315,38 @@ def test_runs_of_tiny_chunks_cross_as_they_are(
     assert end >= 0
     assert b"".join(pieces) == chunks
     assert relay.body_bytes == sum(size * count for size, count in runs)
+
+
+# --- chunks that are nothing but work ---------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3), st.booleans()), max_size=60), cuts)
+def test_tiny_chunks_of_any_sizes_are_counted_as_they_would_be_one_by_one(
+    chunks: list[tuple[int, int, bool]], places: list[int]
+) -> None:
+    data = b"".join(
+        b"0" * zeros + (b"%X" if upper else b"%x") % size + b"\r\n" + b"\r" * size + b"\r\n"
+        for size, zeros, upper in chunks
+    )
+    whole, pieces = ChunkRelay(), []
+    assert whole.feed(data + b"0\r\n\r\n", pieces) == len(data) + 5
+    assert b"".join(pieces) == data
+    assert whole.body_bytes == sum(size for size, _, _ in chunks)
+    in_parts, parts = ChunkRelay(), []
+    for piece in cut(data, places):
+        in_parts.feed(piece, parts)
+    assert (b"".join(parts), in_parts.body_bytes) == (data, whole.body_bytes)
+
+
+@pytest.mark.parametrize("reader", [ChunkedReader, ChunkRelay])
+def test_extensions_that_outweigh_the_body_are_refused(reader: type[ChunkedReader]) -> None:
+    with pytest.raises(FramingError, match="extensions are larger"):
+        reader().feed(b"1;a=b\r\nx\r\n" * 10_000, [])
+
+
+@pytest.mark.parametrize("reader", [ChunkedReader, ChunkRelay])
+def test_a_signature_for_each_chunk_passes(reader: type[ChunkedReader]) -> None:
+    chunk_of_8_kib = b"2000;chunk-signature=" + b"a" * 64 + b"\r\n" + b"x" * 8192 + b"\r\n"
+    body = reader()
+    body.feed(chunk_of_8_kib * 500, [])
+    assert body.body_bytes == 8192 * 500

@@ -179,6 +179,12 @@ def test_its_repr_says_how_much_has_come() -> None:
     assert repr(head) == "<PartialHead 3 bytes>"
 
 
+def test_a_flood_of_empty_lines_is_passed_over() -> None:
+    head = partial()
+    assert head.add(b"\r\n" * 100_000 + b"\r") is None
+    assert head.add(b"\n" + HEAD) == HEAD
+
+
 # --- responses --------------------------------------------------------------------------------
 
 

@@ -592,3 +592,17 @@ def test_whatever_is_resolved_begins_with_a_slash(rest: bytes) -> None:
     assert head.target.startswith(b"/")
     assert head.host == b"box"
     assert head.target == b"/" + rest
+
+
+@pytest.mark.parametrize("host", ["a." * 16_000, "[" + ":" * 30_000 + "]", "a" * 321])
+def test_a_host_that_is_longer_than_any_name_is_refused(host: str) -> None:
+    with pytest.raises(MalformedMessage, match="Malformed Host"):
+        parse_request(block("GET / HTTP/1.1", f"Host: {host}"))
+    with pytest.raises(MalformedMessage, match="Malformed authority"):
+        resolved(f"http://{host}/")
+
+
+def test_many_lines_of_a_list_become_one_in_their_order() -> None:
+    lines = [f"X-Forwarded-For: 10.0.0.{number}" for number in range(200)]
+    head = parse_request(block("GET / HTTP/1.1", "Host: box", *lines))
+    assert head.forwarded_for == b", ".join(line.encode()[17:] for line in lines)
