@@ -203,7 +203,7 @@ def _offered_protocols(special: list[Special]) -> bytes | None:
 
 
 def _read_te(head: RequestHead, value: bytes) -> None:
-    if b"trailers" in value.lower() and b"trailers" in options(value.lower()):
+    if b"trailers" in options(value.lower()):
         head.accepts_trailers = True
 
 
