@@ -315,6 +315,7 @@ REACHED_ELSEWHERE_HERE = {
     errors.RequestTimeout,
     errors.TooManyRequests,
     errors.Overloaded,
+    errors.ReviewRefused,
     errors.Draining,
     errors.InternalError,
 }
