@@ -121,10 +121,10 @@ class ClientConnection(ClosingConnection):
             return
         state = self._state
         if state is IDLE:
-            if self.is_writable:
-                self._take(data)
-            else:
+            if not self.is_writable:
                 self._hold(data)
+                return
+            self._take(data)
         elif state is RELAYING and self._reader is not None:
             self._take_body(self._ahead + data if self._ahead else data)
         elif state is OPENING or state is RELAYING:

@@ -312,7 +312,8 @@ class Exchange(Request):
         """Returns the head that the client is sent, and decides whether its connection goes on."""
         client, asked, sandbox = self.client, self.head, self.sandbox
         assert sandbox is not None
-        self._receiving_becomes(_RECEIVING_BODY)
+        assert self.receiving is _AWAITED, repr(self)
+        self.receiving = _RECEIVING_BODY
         outcome = self.outcome
         outcome.status = head.status
         outcome.first_byte_s = time.monotonic() - self._sent_at
@@ -331,7 +332,7 @@ class Exchange(Request):
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
-            scope=self._scope(head) if head.needs_scope else None,
+            scope=self._scope(head),
         )
 
     def _last_pieces(self, reader: BodyReader, pieces: list[bytes]) -> list[bytes]:
@@ -345,7 +346,8 @@ class Exchange(Request):
         sandbox, client = self.sandbox, self.client
         assert sandbox is not None
         self.sandbox = None
-        if clean and self.is_whole and not sandbox.is_retired:
+        is_whole = self.sending is _SENT or not self.head.has_body
+        if clean and is_whole and not sandbox.is_retired:
             sandbox.release()
         else:
             sandbox.close()

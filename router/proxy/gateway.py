@@ -18,7 +18,7 @@ from typing import Any
 from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
 from router.errors import Draining, InternalError, RouterError
-from router.proxy.admission import Admission
+from router.proxy.admission import HEALTH_PATH, Admission
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
@@ -100,7 +100,7 @@ class Gateway:
         )
         self._telemetry.request_started()
         try:
-            if self._admission.is_health_check(head):
+            if head.target.startswith(HEALTH_PATH) and self._admission.is_health_check(head):
                 if self.connections.is_draining:
                     raise Draining
                 self._admission.check_table()

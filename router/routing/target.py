@@ -129,9 +129,10 @@ class TargetParser:
             or self._name_in_host(host) is not None
         )
 
-    def reads_path(self, request_target: bytes) -> bool:
-        """Returns True when the path may name the sandbox: then headers and host don't say all."""
-        return bool(self._path_start) and self._is_under_prefix(request_target)
+    @property
+    def path_root(self) -> bytes:
+        """What every path begins with that may name a sandbox; empty where none does."""
+        return self._path_start[:-1]
 
     # --- by path ----------------------------------------------------------------------------
 
