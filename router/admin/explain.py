@@ -185,7 +185,9 @@ class Explainer:
         """Raises what the request would get if nothing changed while it waits."""
         assert request.target is not None
         # A full waiting room refuses at once, here as there.
-        self._source.wait(request.target.ref, _nothing).cancel()
+        authenticated = request.authenticated
+        caller = None if authenticated is None else authenticated.principal.share()
+        self._source.wait(request.target.ref, _nothing, caller).cancel()
         if pending.endpoint is None:
             raise self._admission.unknown(request.target.ref)
         waits_s = max(0.0, pending.until - time.monotonic())
@@ -266,7 +268,9 @@ def _principal_facts(principal: Principal | None, head: RequestHead) -> dict[str
         "groups": [printable(group, _TEXT_LIMIT) for group in principal.groups],
         "issuer": printable(principal.issuer, _TEXT_LIMIT),
         "identity": printable(principal.identity, _TEXT_LIMIT),
+        "kind": principal.kind,
         "token_id": printable(principal.token_id, _TEXT_LIMIT),
+        "key_id": printable(principal.key_id, _TEXT_LIMIT),
         "issued_at": principal.issued_at,
         "expires_at": principal.expires_at,
     }

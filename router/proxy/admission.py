@@ -39,6 +39,7 @@ from router.proxy.request import (
 )
 from router.proxy.slots import Slots
 from router.proxy.wire.forwarding import subprotocol_token
+from router.proxy.wire.navigation import fetch_mode
 from router.proxy.wire.request_head import RequestHead
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -248,6 +249,7 @@ class Admission:
             head.sandbox_token,
             subprotocol_token(head.subprotocols),
             certificate,
+            fetch_mode(head),
         )
 
     def _check_bounds(self, request: Request) -> None:

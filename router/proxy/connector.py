@@ -146,7 +146,9 @@ class _Opening:
             if not changed.done():
                 changed.set_result(None)
 
-        waiter = source.wait(ref, wake)
+        authenticated = self._request.authenticated
+        caller = None if authenticated is None else authenticated.principal.share()
+        waiter = source.wait(ref, wake, caller)
         if self._trace is not None:
             self._trace.begins(WAIT)
         try:

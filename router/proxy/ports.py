@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -186,8 +186,8 @@ class EndpointSource(Protocol):
         """Returns True while this very pod is still where its name leads."""
         ...
 
-    def wait(self, ref: SandboxRef, wake: Callable[[], None]) -> Waiter:
-        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait."""
+    def wait(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
+        """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait, in all or of this caller."""
         ...
 
     def hold_ends_in_s(self, ref: SandboxRef) -> float | None:

@@ -19,8 +19,8 @@ def is_navigation(head: RequestHead) -> bool:
     """Returns True for a GET by which a browser opens a page (Fetch Metadata; for older browsers by what they accept)."""
     if head.method != b"GET" or head.upgrade is not None:
         return False
-    mode = _value(head, b"sec-fetch-mode")
-    return _prefers_pages(_value(head, b"accept")) if mode is None else mode == b"navigate"
+    mode = value_of(head, b"sec-fetch-mode")
+    return _prefers_pages(value_of(head, b"accept")) if mode is None else mode == b"navigate"
 
 
 def missing_slash(target: Target, head: RequestHead, peer: Peer) -> bytes | None:
@@ -34,7 +34,16 @@ def missing_slash(target: Target, head: RequestHead, peer: Peer) -> bytes | None
     return b"%b%b/%b" % (front_prefix(head, peer), root, head.target[len(root) :])
 
 
-def _value(head: RequestHead, wanted: bytes) -> bytes | None:
+def fetch_mode(head: RequestHead) -> bytes | None:
+    """Returns the raw Sec-Fetch-Mode, by which a browser says what it asks for; None when there is none."""
+    # Few clients send it; spelled otherwise, no browser does.
+    if b"Sec-Fetch-Mode:" not in head.block and b"sec-fetch-mode:" not in head.block:
+        return None
+    return value_of(head, b"sec-fetch-mode")
+
+
+def value_of(head: RequestHead, wanted: bytes) -> bytes | None:
+    """Returns the value of the first line of that name (lower case), None without one."""
     for line in head.lines[1:]:
         name, _, value = line.partition(b":")
         if name.lower() == wanted:

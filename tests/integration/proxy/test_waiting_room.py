@@ -2,9 +2,11 @@
 
 import pytest
 
+from router.auth.principal import Grant
 from router.routing.endpoint import State
 from tests.integration.proxy.messages import request
 from tests.integration.proxy.pod import pod_listening, serving
+from tests.integration.proxy.test_absence import Alice
 from tests.integration.proxy.wire import settled, until
 
 
@@ -150,3 +152,22 @@ async def test_a_waiting_request_is_not_served_after_its_client_has_left(router,
     router.knows(pod)
     await settled()
     assert pod.connections == 0
+
+
+async def test_a_place_is_asked_for_in_the_callers_name_so_that_each_has_a_share(
+    start_router, pod, monkeypatch
+):
+    router = await start_router(authenticator=Alice(Grant("default", "box")))
+    router.knows(pod, state=State.STARTING)
+    callers = []
+    enter = router.index._room.enter
+
+    def noted(ref, wake, caller=None):
+        callers.append(caller)
+        return enter(ref, wake, caller)
+
+    monkeypatch.setattr(router.index._room, "enter", noted)
+    await waiting_client(router)
+    router.knows(pod)
+    assert callers == [Alice().principal.share()]
+    assert callers[0] is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from router.proxy.wire.navigation import is_navigation, missing_slash
+from router.proxy.wire.navigation import fetch_mode, is_navigation, missing_slash
 from router.proxy.wire.peer import Peer
+from router.proxy.wire.request_head import parse_request
 from router.routing.endpoint import SandboxRef
 from router.routing.target import NamedBy, Target
 from tests.unit.proxy.wire.test_forwarding import PROXY, STRANGER, UPGRADE, head_of
@@ -71,3 +72,10 @@ def test_the_prefix_of_a_trusted_front_comes_first(peer: Peer, where: str) -> No
 def test_a_sandbox_that_is_not_named_by_path_has_no_root() -> None:
     target = Target(SandboxRef("team", "box"), 8888)
     assert missing_slash(target, head_of(BROWSER), STRANGER) is None
+
+
+def test_the_mode_of_a_fetch_is_found_in_the_spellings_that_browsers_use() -> None:
+    for line in (b"Sec-Fetch-Mode: cors", b"sec-fetch-mode:cors"):
+        head = parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % line)
+        assert fetch_mode(head) == b"cors"
+    assert fetch_mode(parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) is None
