@@ -79,7 +79,7 @@ def test_every_command_of_the_build_is_said_without_a_shell():
 def test_it_starts_the_router_and_opens_its_ports():
     ports = [str(port["containerPort"]) for port in chart(TOKEN_REVIEW).container()["ports"]]
 
-    assert json.loads(all_of("ENTRYPOINT")[0]) == [ENTRY_POINT]
+    assert json.loads(all_of("ENTRYPOINT")[0]) == ["env", "--block-signal=TERM", ENTRY_POINT]
     assert json.loads(all_of("CMD")[0]) == chart(TOKEN_REVIEW).container()["args"][:1]
     assert set(ports) | {"8443"} == set(all_of("EXPOSE")[0].split())
 
@@ -287,3 +287,21 @@ def test_the_health_check_of_the_image_tells_living_from_dead(served):
     dead = subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
 
     assert (living, dead) == (0, 1)
+
+
+def test_a_signal_that_comes_while_python_starts_is_held_back_and_not_lost():
+    """What the image's entry point does, for a process that isn't the first of its container."""
+    started = subprocess.Popen(
+        [
+            "env",
+            "--block-signal=TERM",
+            sys.executable,
+            "-m",
+            "router",
+            "check-config",
+            "--auth",
+            "none",
+        ]
+    )
+    started.terminate()
+    assert started.wait(timeout=60) == -signal.SIGTERM
