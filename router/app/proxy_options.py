@@ -36,5 +36,6 @@ def options_of(settings: Settings) -> ProxyOptions:
         preserve_host=settings.routing.preserve_host,
         origin_policy=settings.routing.origin,
         path_mode=settings.routing.path_mode,
+        passes_preflights=settings.auth.cors_preflight == "pass",
         stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
     )

@@ -7,6 +7,8 @@ import math
 from router.auth.authenticator import Authenticated, Credentials
 from router.auth.principal import Principal
 
+PREFLIGHT = Principal(subject="", mode="preflight")
+"""A browser that asks whether a page may send its request (CORS): it has no credential yet."""
 ANONYMOUS = Principal(subject="anonymous", mode="none")
 
 

@@ -13,8 +13,8 @@ from router.auth.shortfall import missing_parts, shortfall
 from router.errors import Forbidden, Unauthenticated
 from router.routing.endpoint import Endpoint, SandboxRef
 
-UNRESTRICTED_MODES = frozenset({"none", "static"})
-"""Their callers may call everything: with `none` by the operator's word, with `static` because the token is the operator's."""
+UNRESTRICTED_MODES = frozenset({"none", "static", "preflight"})
+"""Their callers may call everything: `none` and `preflight` by the operator's word, `static` because the token is the operator's."""
 
 MAX_REMEMBERED = 8192
 

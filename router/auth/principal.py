@@ -41,7 +41,7 @@ class Principal:
 
     subject: str
     mode: str
-    """How it was recognised: `none`, `static`, `jwt`, `token-review` or `mtls`."""
+    """How it was recognised: `none`, `static`, `jwt`, `token-review`, `mtls`, or `preflight` for a CORS preflight that passes without a credential."""
     kind: str = ""
     """Which of a certificate's names `subject` is: `uri`, `dns` or `cn`; "" without a certificate."""
     groups: tuple[str, ...] = ()

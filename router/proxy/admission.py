@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from router.auth.anonymous import PREFLIGHT
 from router.auth.authenticator import (
     Authenticated,
     Authenticator,
@@ -39,7 +40,7 @@ from router.proxy.request import (
 )
 from router.proxy.slots import Slots
 from router.proxy.wire.forwarding import subprotocol_token
-from router.proxy.wire.navigation import fetch_mode
+from router.proxy.wire.navigation import fetch_mode, is_preflight
 from router.proxy.wire.request_head import RequestHead
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -108,6 +109,8 @@ class Admission:
         permit = self._as_before(request)
         if permit is None:
             target = request.target or self._target(request)
+            if request.authenticated is None and self._passes_without_credential(request):
+                self.authenticated(request, Authenticated(PREFLIGHT, consumed_authorization=True))
             if request.authenticated is None:
                 answer = self._authenticator.authenticate(self._credentials(request))
                 if not isinstance(answer, Authenticated):
@@ -209,6 +212,7 @@ class Admission:
         if (
             generations is None
             or generations[1] < 0
+            or request.is_preflight
             or request.head.subprotocols is not None
             or target.path_root
         ):
@@ -238,6 +242,15 @@ class Admission:
             self._names_generation.number,
         )
         return target
+
+    def _passes_without_credential(self, request: Request) -> bool:
+        """Returns True for a CORS preflight where the operator lets them pass; a certificate's holder calls as any other."""
+        request.is_preflight = (
+            self._options.passes_preflights
+            and request.caller.certificate is None
+            and is_preflight(request.head)
+        )
+        return request.is_preflight
 
     def _credentials(self, request: Request) -> Credentials:
         head, caller = request.head, request.caller

@@ -134,7 +134,7 @@ class Exchange(Request):
             keep_authorization=not authenticated.consumed_authorization,
             origin_policy=options.origin_policy,
             path_root=b"" if keeps_path else target.path_root,
-            stripped=options.stripped,
+            stripped=self.stripped(options.stripped) if self.is_preflight else options.stripped,
         )
         if not head.has_body:
             self.sending = _SENT

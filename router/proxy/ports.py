@@ -286,5 +286,7 @@ class ProxyOptions:
     """What becomes of an Origin: `rewrite`, `keep` or `drop`."""
     path_mode: str = "strip"
     """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
+    passes_preflights: bool = False
+    """Whether a CORS preflight, which carries no credential, goes to its sandbox unauthenticated."""
     stripped: Stripped | None = None
     """What a front adds for itself, and must not reach sandboxes."""

@@ -13,6 +13,7 @@ from router.proxy.outcome import Outcome
 from router.proxy.slots import Slot
 from router.proxy.wire.peer import Network, Peer, client_address
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
 
@@ -117,6 +118,7 @@ class Request:
         "caller",
         "generations",
         "head",
+        "is_preflight",
         "outcome",
         "permit",
         "slots",
@@ -142,6 +144,8 @@ class Request:
         self.admitted: tuple[SandboxRef, ...] = ()
         """The names that the caller was found to be allowed to know about."""
         self.waits_since: float | None = None
+        self.is_preflight = False
+        """A CORS preflight that goes on without a credential: then without cookies too."""
         self.slots: list[Slot] | None = None
         """Places of limits that this request holds; None before they were asked for."""
 
@@ -149,6 +153,10 @@ class Request:
     def is_repeatable(self) -> bool:
         """True when the request may be sent again if a reused connection closes before any byte of a response."""
         return self.head.method in _REPEATABLE and not self.head.has_body
+
+    def stripped(self, usual: Stripped | None) -> Stripped | None:
+        """Returns what of the request must not reach the sandbox; of a preflight that is every cookie too."""
+        return Stripped.every_cookie(usual) if self.is_preflight else usual
 
     def keeps_path(self, usual: str) -> bool:
         """Returns True when an app that was named by path sees the whole of it; `usual` is for Sandboxes that say nothing."""

@@ -92,6 +92,7 @@ class Auth:
     token_review_audiences: tuple[str, ...]
     token_review_ttl_s: float
     token_review_stale_s: float
+    cors_preflight: str
     policy_file: Path | None
     subject_access_review: bool
     auth_grace_s: float

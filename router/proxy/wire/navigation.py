@@ -23,6 +23,20 @@ def is_navigation(head: RequestHead) -> bool:
     return _prefers_pages(value_of(head, b"accept")) if mode is None else mode == b"navigate"
 
 
+def is_preflight(head: RequestHead) -> bool:
+    """Returns True for a CORS preflight (Fetch §4.8): OPTIONS that asks for a method, with no body and no credential."""
+    return (
+        head.method == b"OPTIONS"
+        and head.origin is not None
+        and not head.has_body
+        and head.upgrade is None
+        and head.authorization is None
+        and head.sandbox_token is None
+        and head.client_cert is None
+        and value_of(head, b"access-control-request-method") is not None
+    )
+
+
 def missing_slash(target: Target, head: RequestHead, peer: Peer) -> bytes | None:
     """Returns where to send a browser that opens a sandbox's root without the slash at its end, None for any other request.
 

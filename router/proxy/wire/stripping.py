@@ -42,6 +42,12 @@ class Stripped:
             return None
         return cls(headers=header_names, cookies=cookie_names)
 
+    @classmethod
+    def every_cookie(cls, other: Stripped | None) -> Stripped:
+        """Returns what strips all cookies, and of headers what `other` does."""
+        headers = Names.of(()) if other is None else other.headers
+        return cls(headers=headers, cookies=Names.of((b"*",)))
+
     def places(self, lines: list[bytes]) -> list[int]:
         """Returns which lines are stripped headers; underscores count as hyphens, as they do for CGI and WSGI."""
         return [

@@ -380,3 +380,23 @@ async def test_trace_context_passes(router, pod):
     asked = await seen(router, pod, raw)
     assert asked.get("traceparent") == parent.encode()
     assert (asked.get("tracestate"), asked.get("baggage")) == (b"a=b", b"c=d")
+
+
+async def test_a_preflight_that_passes_brings_no_cookie_to_the_sandbox(start_router, pod):
+    router = await start_router(passes_preflights=True)
+    router.knows(pod)
+    seen = []
+    async with serving(pod, lambda asked: seen.append(asked) or answer()):
+        told = await router.ask(
+            request(
+                "OPTIONS",
+                "/api",
+                ("Origin", "https://app.example"),
+                ("Access-Control-Request-Method", "POST"),
+                ("Cookie", "session=s3cret"),
+                token=None,
+            )
+        )
+    assert told.status == 200
+    assert seen[0].get("Cookie") is None
+    assert seen[0].get("Origin") == b"https://app.example"

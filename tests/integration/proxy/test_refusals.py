@@ -113,7 +113,8 @@ def has_kept_its_promises(told, kind: type[errors.RouterError]) -> None:
     body = told.body.decode()
     assert f'"code":"{kind.code}"' in body
     assert f'"retryable":{str(kind.retryable).lower()}' in body
-    assert (told.get("WWW-Authenticate") is not None) == (kind is errors.Unauthenticated)
+    offered = [value.partition(b" ")[0] for value in told.all("WWW-Authenticate")]
+    assert offered == ([b"Bearer", b"Basic"] if kind is errors.Unauthenticated else [])
 
 
 @pytest.mark.parametrize("kind", OF_ONE_MESSAGE, ids=lambda kind: kind.__name__)

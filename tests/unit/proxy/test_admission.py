@@ -474,3 +474,38 @@ def test_an_answer_may_be_kept_only_as_its_authenticator_says() -> None:
     door.admission = door._admission("", ProxyOptions())
     assert isinstance(door.ask(token()), Permit)
     assert door.caller.remembered is None
+
+
+# --- preflights -----------------------------------------------------------------------------
+
+PREFLIGHT = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+
+
+def test_a_preflight_passes_without_a_credential_only_where_the_operator_says_so() -> None:
+    for passes in (True, False):
+        door = Door(passes_preflights=passes)
+        if passes:
+            request = door.request(None, line="OPTIONS / HTTP/1.1", **PREFLIGHT)
+            assert isinstance(door.admission.step(request), Permit)
+            assert request.is_preflight
+            assert door.caller.remembered is None
+        else:
+            with pytest.raises(Unauthenticated):
+                door.ask(None, line="OPTIONS / HTTP/1.1", **PREFLIGHT)
+
+
+@pytest.mark.parametrize(
+    ("line", "more"),
+    [
+        ("GET / HTTP/1.1", {}),
+        ("OPTIONS / HTTP/1.1", {"Content_Length": "5"}),
+        ("OPTIONS / HTTP/1.1", {"Authorization": "Bearer nonsense"}),
+        ("OPTIONS / HTTP/1.1", {"X_Sandbox_Token": "nonsense"}),
+    ],
+)
+def test_whatever_is_no_plain_preflight_needs_its_credential(
+    line: str, more: dict[str, str]
+) -> None:
+    door = Door(passes_preflights=True)
+    with pytest.raises(Unauthenticated):
+        door.ask(None, line=line, **PREFLIGHT, **more)
