@@ -276,14 +276,12 @@ class Exchange(Request):
         self.outcome.is_tunnel = True
         self._receiving_becomes(_TUNNEL)
         tunnel = Tunnel(
-            owner=self,
-            client=client,
-            sandbox=sandbox,
-            is_websocket=protocol == b"websocket",
-            options=self._options,
+            owner=self, client=client, sandbox=sandbox, protocol=protocol, options=self._options
         )
         self._telemetry.tunnel_opened()
         tunnel.open(head, data, scope=self._scope(head))
+        if self.outcome.trace is None:
+            self.head.forget_lines()
 
     def response_broken(self, error: BadResponse) -> None:
         """The sandbox's bytes make no response, or the response was cut."""

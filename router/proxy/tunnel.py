@@ -51,7 +51,7 @@ class Tunnel:
         owner: TunnelOwner,
         client: ClientSide,
         sandbox: SandboxSide,
-        is_websocket: bool,
+        protocol: bytes,
         options: ProxyOptions,
     ) -> None:
         self._owner = owner
@@ -61,7 +61,7 @@ class Tunnel:
         self._idle_s = options.tunnel_idle_timeout_s
         self._ends_at = now + options.tunnel_max_lifetime_s
         self._last_at = now
-        self._frames = FrameBoundary() if is_websocket else None
+        self._frames = FrameBoundary() if protocol == b"websocket" else None
         self._goodbye: bytes | None = None
         """A Close frame that waits for the current frame to end."""
         self._goodbye_code = ""

@@ -64,6 +64,11 @@ class HeadLines:
     _lines: list[bytes] | None = None
     _special: list[Special] | None = None
 
+    def forget_lines(self) -> None:
+        """Frees the memory of the lines, which nothing needs for as long as a tunnel lasts."""
+        self.block = b""
+        self.scan = self._lines = self._special = None
+
     @property
     def lines(self) -> list[bytes]:
         """The head as it came, line by line: the start line, each header, two empty ones."""

@@ -324,3 +324,10 @@ def test_its_repr_says_how_far_it_is() -> None:
     assert repr(client.connection.tunnel) == (
         "<Tunnel websocket=True client_ended=False sandbox_ended=False ended=False>"
     )
+
+
+def test_a_tunnel_keeps_no_line_of_the_request_in_memory() -> None:
+    client, _ = Stage().tunnel()
+    assert client.exchange.head.block == b""
+    assert client.exchange.head.lines == [b""]
+    assert client.exchange.head.method == b"GET"
