@@ -35,7 +35,7 @@ VARIABLE = "SANDBOX_ROUTER_BUILD"
 
 CYTHON = ("proxy/wire/*.pyx",)
 """Sources in Cython, as patterns inside router/."""
-MYPYC: tuple[str, ...] = ("proxy/wire/*.py",)
+MYPYC: tuple[str, ...] = ("proxy/*.py", "proxy/wire/*.py")
 """Python modules that mypyc compiles as one group, as patterns inside router/."""
 NOT_MYPYC = ("__init__.py",)
 

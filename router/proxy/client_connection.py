@@ -222,8 +222,7 @@ class ClientConnection(ClosingConnection):
         self.deadline_at = tunnel.deadline_at
         if not self.is_writable:
             tunnel.client_is_full()
-        ahead = self._ahead
-        self._ahead = b""
+        ahead, self._ahead = self._ahead, b""
         if ahead:
             tunnel.from_client(ahead)
         if tunnel.sandbox_is_writable:
@@ -233,10 +232,11 @@ class ClientConnection(ClosingConnection):
 
     def on_deadline(self, now: float) -> None:
         """Called by Deadlines when `deadline_at` has passed."""
-        if self.tunnel is not None:
-            self.tunnel.on_deadline(now)
+        tunnel = self.tunnel
+        if tunnel is not None:
+            tunnel.on_deadline(now)
             if self.tunnel is not None:
-                self.deadline_at = self.tunnel.deadline_at
+                self.deadline_at = tunnel.deadline_at
         elif self.exchange is not None:
             self.deadline_at = NEVER
             self.exchange.on_deadline(now)

@@ -7,7 +7,7 @@ import dataclasses
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -119,13 +119,18 @@ class RunningRouter:
         self.telemetry = Told(metrics=self.metrics, access_log=self._access_log)
         self.policy = CurrentPolicy()
         self.sockets = bind(Address(plan.host, 0), setting="http-bind")
+        self.own_listeners: Callable[[], list[tuple[str, int]]] = lambda: [
+            *addresses_of(self.sockets),
+            *plan.also_own,
+        ]
+        """What the pool takes for the router itself; it looks each time it dials."""
         self.resolver = plan.resolver or CachingResolver(ask=NameServers().ask, allow_loopback=True)
         self.pool = Pool(
             max_idle=plan.max_idle,
             idle_timeout_s=plan.idle_timeout_s,
             connect_timeout_s=plan.connect_timeout_s,
             max_head_bytes=plan.limits.max_header_bytes,
-            own_listeners=lambda: [*addresses_of(self.sockets), *plan.also_own],
+            own_listeners=lambda: self.own_listeners(),
             resolver=self.resolver,
         )
         self.clients = Connections(
