@@ -37,7 +37,8 @@ CYTHON = ("proxy/wire/*.pyx",)
 """Sources in Cython, as patterns inside router/."""
 MYPYC: tuple[str, ...] = ("proxy/*.py", "proxy/wire/*.py")
 """Python modules that mypyc compiles as one group, as patterns inside router/."""
-NOT_MYPYC = ("__init__.py",)
+NOT_MYPYC = ("__init__.py", "trace_context.py")
+"""What it can't, or must not: a Trace is extended by the room that makes spans, and no Python class may extend a compiled one."""
 
 # The scanner reads what strangers send, so the C compiler's own guards stay on.
 CYTHON_FLAGS = (

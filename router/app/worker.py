@@ -191,6 +191,7 @@ class Worker:
         resources.push_async_callback(resolver.close)
         pool = Pool(
             max_idle=settings.limits.max_idle_upstream,
+            max_idle_total=settings.limits.max_idle_upstream_total,
             idle_timeout_s=settings.limits.upstream_idle_timeout_s,
             connect_timeout_s=settings.time.connect_timeout_s,
             max_head_bytes=settings.limits.max_header_bytes,

@@ -10,8 +10,9 @@ from typing import Final
 from router.auth.authorizer import Permit
 from router.errors import SandboxNotFound, SandboxNotReady, SandboxTimeout, SandboxUnreachable
 from router.proxy.admission import Admission
-from router.proxy.pool import ConnectFailed, Pool
+from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, EndpointSource, ProxyOptions, Telemetry
+from router.proxy.racing import ConnectFailed
 from router.proxy.request import AwaitAuthorization, AwaitCredential, AwaitSandbox, Pending, Request
 from router.proxy.sandbox_connection import SandboxConnection
 from router.proxy.wire.trace_context import CONNECT, WAIT
@@ -46,23 +47,21 @@ class Connector:
         return f"<Connector {self.pool!r}>"
 
     async def open(
-        self, request: Request, decided: Permit | Pending | None, *, is_repeatable: bool
+        self, request: Request, decided: Permit | Pending | None
     ) -> tuple[SandboxConnection, bool]:
         """Returns a connection to the pod that the request was permitted, and whether it had been used before.
 
-        `decided` is what the last step() returned, None to ask anew. `is_repeatable` says that the request may be sent
-        again should a used connection turn out closed. Raises the RouterError that the client is told.
+        `decided` is what the last step() returned, None to ask anew. Raises the RouterError that the client is told.
         """
-        return await _Opening(self, request, is_repeatable=is_repeatable).run(decided)
+        return await _Opening(self, request).run(decided)
 
 
 class _Opening:
     """One request's way: wait, authorise, dial, and again when the pod changes under way."""
 
-    def __init__(self, connector: Connector, request: Request, *, is_repeatable: bool) -> None:
+    def __init__(self, connector: Connector, request: Request) -> None:
         self._connector = connector
         self._request = request
-        self._is_repeatable = is_repeatable
         assert request.target is not None
         self._target = request.target
         self._trace = request.outcome.trace
@@ -85,7 +84,7 @@ class _Opening:
                 decided = None
                 continue
             if may_reuse and not request.outcome.retries:
-                idle = self._connector.pool.take(decided, must_be_open=not self._is_repeatable)
+                idle = self._connector.pool.take(decided)
                 if idle is not None:
                     return idle, True
             dialled = await self._dial(decided)

@@ -110,7 +110,7 @@ class Gateway:
                 self._tracer.begin(head, client.peer, exchange.outcome, exchange.started_at)
             decided = self._admission.step(exchange)
             if isinstance(decided, Permit):
-                idle = self._pool.take(decided, must_be_open=not exchange.is_repeatable)
+                idle = self._pool.take(decided)
                 if idle is not None:
                     idle.carry(exchange, is_reused=True)
                     return
@@ -125,9 +125,7 @@ class Gateway:
 
     async def _open(self, exchange: Exchange, decided: Permit | Pending | None) -> None:
         try:
-            connection, is_reused = await self._connector.open(
-                exchange, decided, is_repeatable=exchange.is_repeatable
-            )
+            connection, is_reused = await self._connector.open(exchange, decided)
             exchange.task = None
             if exchange.outcome.trace is not None:
                 exchange.outcome.trace.begins(FIRST_BYTE)

@@ -5,47 +5,31 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import itertools
 import logging
 import socket
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded
+from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
 from router.proxy.sandbox_connection import SandboxConnection, State
+from router.proxy.signs_of_life import SignsOfLife
 from router.routing.endpoint import Endpoint
-from router.routing.names import NameNotResolved, Resolver, Unresolved
+from router.routing.names import NameNotResolved, Resolver
 
 logger = logging.getLogger("sandbox_router.proxy")
 
 _FLUSH_S: Final = 30.0
+_DECAY: Final = 0.98
+"""Of what a pod needed at once, a second later: half of it is forgotten after half a minute."""
+_SHED_COUNT: Final = 32
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-class ConnectFailed(Exception):
-    """One round of dialling an endpoint's addresses failed.
-
-    `reason` is from UPSTREAM_ERRORS. `dead_address` is the address of a host that does not answer at all, "" when the
-    host is alive (a refused port) or was not given its time.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        detail: str,
-        *,
-        dead_address: str = "",
-        unresolved: Unresolved | None = None,
-    ) -> None:
-        self.unresolved = unresolved
-        """Why the sandbox's name has no address to dial, where that is what failed."""
-        self.reason = reason
-        self.detail = detail
-        self.dead_address = dead_address
-        super().__init__(detail)
 
 
 class Pool:
@@ -55,13 +39,21 @@ class Pool:
         self,
         *,
         max_idle: int,
+        max_idle_total: int,
         idle_timeout_s: float,
         connect_timeout_s: float,
         max_head_bytes: int,
         own_listeners: Callable[[], Iterable[tuple[str, int]]],
         resolver: Resolver,
     ) -> None:
+        """`max_idle` idle connections of a pod are always kept, more while its recent use needs them; `max_idle_total` of all pods."""
         self._max_idle = max_idle
+        self._max_idle_total = max_idle_total
+        self._needs: dict[PoolKey, float] = {}
+        """How many connections pods needed at once lately, of those that need more than `max_idle`."""
+        self._by_age: dict[SandboxConnection, None] = {}
+        """The idle connections, the longest idle first."""
+        self._life = SignsOfLife()
         self._idle_timeout_s = idle_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self.max_head_bytes = max_head_bytes
@@ -72,34 +64,32 @@ class Pool:
         """Every connection by pod, idle or not, to retire them."""
         self._closing: dict[SandboxConnection, float] = {}
         """Connections whose last bytes are on their way, and until when (monotonic seconds) they may be."""
-        self._idle_count = 0
         self._open_count = 0
         self._next_sweep = 0.0
 
     def __repr__(self) -> str:
-        return f"<Pool idle={self._idle_count} open={self._open_count}>"
+        return f"<Pool idle={len(self._by_age)} open={self._open_count}>"
 
     @property
     def idle_count(self) -> int:
-        return self._idle_count
+        return len(self._by_age)
 
     @property
     def active_count(self) -> int:
-        return self._open_count - self._idle_count
+        return self._open_count - len(self._by_age)
 
-    def take(self, permit: Permit, *, must_be_open: bool = False) -> SandboxConnection | None:
+    def take(self, permit: Permit) -> SandboxConnection | None:
         """Returns an idle connection to the permitted pod, the one used last, or None.
 
-        `must_be_open` is for requests that can't be sent again: the kernel is asked whether the sandbox is just closing it.
+        The kernel is asked first: what a sandbox sent behind its last response would be taken for the next one.
         """
-        key = permit.key
-        idle = self._idle.get(key)
+        idle = self._idle.get(permit.key)
         while idle:
             connection = idle.pop()
-            self._idle_count -= 1
+            del self._by_age[connection]
             if not idle:
-                del self._idle[key]
-            if not connection.is_closed and not (must_be_open and connection.has_unread()):
+                del self._idle[permit.key]
+            if not connection.has_unread():
                 return connection
             connection.close()
         return None
@@ -111,11 +101,23 @@ class Pool:
         if connection.is_retired or self._max_idle == 0:
             connection.close()
             return
-        idle = self._idle.setdefault(connection.key, [])
+        key = connection.key
+        idle = self._idle.get(key)
+        if idle is None:
+            idle = self._idle[key] = []
         idle.append(connection)
-        self._idle_count += 1
-        if len(idle) > self._max_idle:
+        self._by_age[connection] = None
+        if len(idle) > self._max_idle and len(idle) > self._need_of(key):
             idle[0].close()
+        if len(self._by_age) > self._max_idle_total:
+            self.shed(1)
+
+    def shed(self, count: int) -> int:
+        """Closes the connections that have been idle longest. Returns how many there were."""
+        oldest = list(itertools.islice(self._by_age, count))
+        for connection in oldest:
+            connection.close()
+        return len(oldest)
 
     def forget(self, connection: SandboxConnection) -> None:
         """Called by a connection that has closed."""
@@ -127,16 +129,25 @@ class Pool:
         self._open_count -= 1
         if not connections:
             del self._open[connection.key[0]]
-        idle = self._idle.get(connection.key)
-        if idle is not None and connection in idle:
+        if connection in self._by_age:
+            del self._by_age[connection]
+            idle = self._idle[connection.key]
             idle.remove(connection)
-            self._idle_count -= 1
             if not idle:
                 del self._idle[connection.key]
+
+    def _need_of(self, key: PoolKey) -> float:
+        """Returns how many connections the pod's port needed at once lately."""
+        now = len(self._open.get(key[0], ())) - len(self._idle.get(key, ()))
+        need = max(float(now), self._needs.get(key, 0.0))
+        if need > self._max_idle:
+            self._needs[key] = need
+        return need
 
     def retire(self, endpoint: Endpoint) -> None:
         """Closes the idle connections of a pod that left the table; those in use are not used again."""
         pod = endpoint.uid or str(endpoint.ref)
+        self._life.forget(pod)
         for connection in list(self._open.get(pod, ())):
             if connection.key[1] == endpoint.addresses:
                 connection.is_retired = True
@@ -151,9 +162,16 @@ class Pool:
         """Closes connections that have been idle, or have been closing, for too long; call it about once a second."""
         for connection in [u for u, end in self._closing.items() if end <= now]:
             connection.abort()
-        if not self._idle_timeout_s or now < self._next_sweep:
+        if now < self._next_sweep:
             return
-        self._next_sweep = now + min(1.0, self._idle_timeout_s / 2)
+        self._next_sweep = now + (min(1.0, self._idle_timeout_s / 2) or 1.0)
+        self._needs = {
+            key: need * _DECAY
+            for key, need in self._needs.items()
+            if need * _DECAY > self._max_idle
+        }
+        if not self._idle_timeout_s:
+            return
         limit = now - self._idle_timeout_s
         for idle in list(self._idle.values()):
             for connection in [u for u in idle if u.idle_since <= limit]:
@@ -168,23 +186,41 @@ class Pool:
             connection.abort()
 
     async def connect(self, permit: Permit, *, limit_s: float) -> SandboxConnection:
-        """Returns a new connection to the permitted pod, trying its addresses in order.
+        """Returns a new connection to the permitted pod: several addresses are tried side by side (RFC 8305).
 
         `limit_s` bounds the round. Raises ConnectFailed, Forbidden (the router itself), Overloaded (no descriptors).
         """
         endpoint = permit.endpoint
-        port = endpoint.dialled_port(permit.port)
-        failure = ConnectFailed("connect_error", "the sandbox has no address")
         end = time.monotonic() + limit_s
-        for name in endpoint.addresses:
-            for address in await self._resolve(name, end):
-                try:
-                    return await self._dial(endpoint, name, address, port, end)
-                except ConnectFailed as exc:
-                    self._resolver.forget(name)
-                    if exc.reason != "connect_timeout" or not failure.dead_address:
-                        failure = exc
-        raise failure
+        found = [
+            (name, address)
+            for name in endpoint.addresses
+            for address in await self._resolve(name, end)
+        ]
+        answered = self._life.address_of(permit.key[0])
+        found.sort(key=lambda where: where[1] != answered)
+        if not found:
+            raise ConnectFailed("connect_error", "the sandbox has no address")
+        dials = [partial(self._dial, endpoint, *where, permit.key[2], end) for where in found]
+        try:
+            connection = await first_of(dials, stagger_s=STAGGER_S, discard=_discard)
+        except ConnectFailed as exc:
+            for name in endpoint.addresses:
+                self._resolver.forget(name)
+            raise self._judged(permit, exc) from exc
+        self._life.answered(permit.key, connection.address)
+        self._need_of(permit.key)
+        return connection
+
+    def _judged(self, permit: Permit, failure: ConnectFailed) -> ConnectFailed:
+        """Returns the failure, which takes a host for dead only when no port of it shows life."""
+        if failure.reason == "connect_refused":
+            self._life.answered(permit.key)
+        elif failure.reason == "connect_timeout" and failure.dead_address:
+            self._life.silent(permit.key)
+            if self._life.is_alive(permit.key[0]):
+                failure.dead_address = ""
+        return failure
 
     async def _resolve(self, name: str, end: float) -> list[str]:
         try:
@@ -210,9 +246,7 @@ class Pool:
         limit_s = self._limit_s(end)
         try:
             async with asyncio.timeout(limit_s):
-                _, connection = await loop.create_connection(
-                    lambda: SandboxConnection(self, key, address, host.encode()), address, port
-                )
+                _, connection = await self._connected(loop, key, address, host.encode())
         except TimeoutError as exc:
             # A client in a hurry must not take the route away from others: only silence for the whole
             # connect-timeout, or for as long as the kernel tries, means a dead host.
@@ -228,6 +262,22 @@ class Pool:
         self._open_count += 1
         return connection
 
+    async def _connected(
+        self, loop: asyncio.AbstractEventLoop, key: PoolKey, address: str, host: bytes
+    ) -> tuple[asyncio.BaseTransport, SandboxConnection]:
+        """Connects; where descriptors have run out, once more after idle connections were given up."""
+
+        def protocol() -> SandboxConnection:
+            return SandboxConnection(self, key, address, host)
+
+        try:
+            return await loop.create_connection(protocol, address, key[2])
+        except OSError as exc:
+            if exc.errno not in _OUT_OF_DESCRIPTORS or not self.shed(_SHED_COUNT):
+                raise
+        await asyncio.sleep(0)  # a closed socket's descriptor is free after a turn of the loop
+        return await loop.create_connection(protocol, address, key[2])
+
     def _limit_s(self, end: float) -> float:
         left = max(0.0, end - time.monotonic())
         return min(self._connect_timeout_s, left) if self._connect_timeout_s else left
@@ -242,6 +292,10 @@ class Pool:
             ):
                 return True
         return False
+
+
+def _discard(connection: SandboxConnection) -> None:
+    connection.close()
 
 
 def _failure(exc: OSError, name: str, where: str) -> ConnectFailed:

@@ -125,6 +125,7 @@ class Limits:
     max_requests_per_sandbox: int
     max_tunnels_per_client: int
     max_idle_upstream: int
+    max_idle_upstream_total: int
     upstream_idle_timeout_s: float
 
 

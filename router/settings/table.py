@@ -155,7 +155,8 @@ LIMITS = (
     _row("max-connections", values.integer(least=1, most=10**7), "10000", "Client connections at once; one more is refused with 503."),
     _row("max-requests-per-sandbox", values.integer(most=10**7, zero_is_off=True), "0", "Open requests to one sandbox; more is 429; 0 = no limit."),
     _row("max-tunnels-per-client", values.integer(most=10**7, zero_is_off=True), "0", "Open WebSockets and other upgrades of one client; more is 429; 0 = no limit.", legacy=("WEBSOCKET_MAX_CONNECTIONS_PER_CLIENT",)),
-    _row("max-idle-upstream", values.integer(most=10**6), "64", "Idle connections kept for each sandbox; 0 = connect anew each time.", legacy=("MAX_KEEPALIVE_CONNECTIONS",)),
+    _row("max-idle-upstream", values.integer(most=10**6), "64", "Idle connections kept for each sandbox, more while its recent use needs them; 0 = connect anew each time.", legacy=("MAX_KEEPALIVE_CONNECTIONS",)),
+    _row("max-idle-upstream-total", values.integer(least=1, most=10**6), "4096", "Idle connections to all sandboxes of one worker together; the longest idle go first."),
     _row("upstream-idle-timeout", values.duration(), "60s", "How long an idle connection to a sandbox is kept; 0 = no limit."),
 )
 

@@ -110,6 +110,10 @@ def options(value: bytes) -> list[bytes]:
     return [option.strip(b" \t") for option in value.split(b",")]
 
 
+def read_nothing(head: Any, value: bytes) -> None:
+    pass
+
+
 def note_connection(head: Any, value: bytes) -> None:
     head.has_connection = True
 
@@ -204,11 +208,10 @@ def crossing(
     """
     if head.scan is not None:
         return head.scan.crossing(start, table, host, changes, tail)
-    lines = (head._lines or head.lines)[:-2]
+    lines = head.lines[:-2]
     if start is not None:
         lines[0] = start
-    special = head._special
-    for kind, name, value, at in head.special if special is None else special:
+    for kind, name, value, at in head.special:
         how = table[kind]
         if how == _NOT:
             lines[at] = b""

@@ -74,6 +74,7 @@ class Plan:
         default_factory=lambda: ProxyOptions(connect_budget_s=10, wait_for_ready_s=10)
     )
     max_idle: int = 64
+    max_idle_total: int = 4096
     idle_timeout_s: float = 60
     connect_timeout_s: float = 5
     base_domain: str = ""
@@ -127,6 +128,7 @@ class RunningRouter:
         self.resolver = plan.resolver or CachingResolver(ask=NameServers().ask, allow_loopback=True)
         self.pool = Pool(
             max_idle=plan.max_idle,
+            max_idle_total=plan.max_idle_total,
             idle_timeout_s=plan.idle_timeout_s,
             connect_timeout_s=plan.connect_timeout_s,
             max_head_bytes=plan.limits.max_header_bytes,

@@ -153,7 +153,7 @@ async def test_an_answer_in_progress_outlives_the_replacement_of_its_pod(router,
 
 
 async def test_no_more_connections_stay_idle_than_allowed(start_router, pod):
-    router = await start_router(max_idle=2)
+    router = await start_router(max_idle_total=2)
     router.knows(pod)
     clients = [await router.connect() for _ in range(5)]
     for client in clients:

@@ -126,15 +126,15 @@ class Shelf:
     def __init__(self) -> None:
         self.has_idle = True
         self.opened: list[SandboxConnection] = []
-        self.taken: list[tuple[Permit, bool]] = []
+        self.taken: list[Permit] = []
         self.dialled: list[Permit] = []
         self.released: list[SandboxConnection] = []
         self.retired: list[Endpoint] = []
         self.connects: list[BaseException | Callable[[], None] | None] = []
         """What the next attempts to connect come to: an error, something to do first, or None; then they succeed."""
 
-    def take(self, permit: Permit, *, must_be_open: bool = False) -> SandboxConnection | None:
-        self.taken.append((permit, must_be_open))
+    def take(self, permit: Permit) -> SandboxConnection | None:
+        self.taken.append(permit)
         return self._open(permit) if self.has_idle else None
 
     async def connect(self, permit: Permit, *, limit_s: float) -> SandboxConnection:

@@ -17,8 +17,8 @@ from router.auth.policy import CurrentPolicy
 from router.auth.principal import Grant, Principal
 from router.discovery.dns import DnsSource
 from router.errors import AuthUnavailable, Forbidden, Unauthenticated
-from router.proxy.pool import ConnectFailed
 from router.proxy.ports import ProxyOptions
+from router.proxy.racing import ConnectFailed
 from router.proxy.sandbox_connection import State as ConnectionState
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import Unresolved

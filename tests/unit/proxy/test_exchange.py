@@ -6,8 +6,8 @@ import pytest
 
 from router.errors import SandboxUnreachable
 from router.proxy.closing_connection import State as State
-from router.proxy.pool import ConnectFailed
 from router.proxy.ports import ProxyOptions
+from router.proxy.racing import ConnectFailed
 from tests.unit.proxy.stage import BOX, GET, TO_BOX, Client, Sandbox, Stage, later
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -371,13 +371,6 @@ def test_after_the_first_byte_of_an_answer_nothing_is_repeated() -> None:
     stale.end()
     assert client.received().startswith(b"HTTP/1.1 502 ")
     assert len(stage.shelf.opened) == 1
-
-
-@pytest.mark.parametrize("must", [True, False])
-def test_what_cannot_be_repeated_wants_a_connection_that_is_surely_open(must: bool) -> None:
-    stage = Stage()
-    stage.talk(head("POST", b"Content-Length: 0") if must else GET)
-    assert [must_be_open for _, must_be_open in stage.shelf.taken] == [must]
 
 
 async def test_a_fresh_connection_is_not_replaced() -> None:

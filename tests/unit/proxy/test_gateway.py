@@ -141,7 +141,7 @@ def test_the_permit_that_dials_names_the_very_pod_that_was_authorised() -> None:
     stage.ask(named("box", b"X-Sandbox-Port: 3000"))
     (principal, endpoint, names, port, method) = stage.judge.asked[0]
     assert (principal, names, port, method) == (ALICE, (BOX.ref,), 3000, b"GET")
-    permit, _ = stage.shelf.taken[0]
+    permit = stage.shelf.taken[0]
     assert permit.endpoint is endpoint
     assert (permit.endpoint, permit.port, permit.principal) == (BOX, 3000, ALICE)
 

@@ -16,7 +16,8 @@ from router.auth.anonymous import ANONYMOUS
 from router.auth.authorizer import Permit
 from router.errors import Forbidden, Overloaded
 from router.proxy.outcome import UPSTREAM_ERRORS
-from router.proxy.pool import ConnectFailed, Pool
+from router.proxy.pool import Pool
+from router.proxy.racing import ConnectFailed
 from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import AddressesOnly, NameNotResolved, Resolver, Unresolved
@@ -78,6 +79,7 @@ async def make_pool() -> AsyncIterator[Make]:
     def make(
         *,
         max_idle: int = 8,
+        max_idle_total: int = 100,
         idle_timeout_s: float = 60.0,
         connect_timeout_s: float = 5.0,
         own: tuple[tuple[str, int], ...] = (),
@@ -85,6 +87,7 @@ async def make_pool() -> AsyncIterator[Make]:
     ) -> Pool:
         pool = Pool(
             max_idle=max_idle,
+            max_idle_total=max_idle_total,
             idle_timeout_s=idle_timeout_s,
             connect_timeout_s=connect_timeout_s,
             max_head_bytes=65_536,
@@ -203,6 +206,7 @@ async def test_no_more_than_so_many_are_kept_and_the_oldest_goes(
     pool = make_pool(max_idle=2)
     to = permit(port.number)
     made = [await dial(pool, to) for _ in range(3)]
+    pool._needs.clear()  # long ago
     for upstream in made:
         pool.release(upstream)
     assert pool.idle_count == 2
@@ -244,9 +248,9 @@ async def test_an_idle_connection_that_the_sandbox_ends_or_speaks_on_is_gone(
     assert pool.active_count == 0
 
 
-@pytest.mark.parametrize("must_be_open", [True, False])
-async def test_what_cannot_be_sent_twice_gets_no_connection_that_is_just_closing(
-    make_pool: Make, port: Port, must_be_open: bool
+@pytest.mark.parametrize("act", [socket.socket.close, lambda far: far.send(b"HTTP/1.1 200 OK")])
+async def test_the_kernel_is_asked_before_a_connection_is_used_again(
+    make_pool: Make, port: Port, act: Callable[[socket.socket], object]
 ) -> None:
     pool = make_pool()
     to = permit(port.number)
@@ -256,10 +260,94 @@ async def test_what_cannot_be_sent_twice_gets_no_connection_that_is_just_closing
     name_of_newer = newer.transport.get_extra_info("sockname")[1]
     pool.release(older)
     pool.release(newer)
-    far[name_of_newer].close()  # the loop has had no turn to notice
-    taken = pool.take(to, must_be_open=must_be_open)
-    assert taken is (older if must_be_open else newer)
-    assert newer.is_closed is must_be_open
+    act(far[name_of_newer])  # the loop has had no turn to notice
+    assert pool.take(to) is older
+    assert newer.is_closed
+
+
+# --- how many are kept ------------------------------------------------------------------------
+
+
+async def test_a_pod_keeps_as_many_as_it_needed_at_once_lately(make_pool: Make, port: Port) -> None:
+    pool = make_pool(max_idle=2)
+    to = permit(port.number)
+    made = [await dial(pool, to) for _ in range(6)]
+    for upstream in made:
+        pool.release(upstream)
+    assert pool.idle_count == 6, "all six were in use at once"
+
+
+async def test_what_a_pod_needed_is_forgotten_with_time(make_pool: Make, port: Port) -> None:
+    pool = make_pool(max_idle=2)
+    to = permit(port.number)
+    made = [await dial(pool, to) for _ in range(6)]
+    now = time.monotonic()
+    for second in range(200):
+        pool.sweep(now + second * 1.01)
+    for upstream in made:
+        pool.release(upstream)
+    assert pool.idle_count < 6
+
+
+async def test_over_all_the_longest_idle_go_first(make_pool: Make, port: Port) -> None:
+    pool = make_pool(max_idle_total=2)
+    made = [await dial(pool, permit(port.number, uid=f"pod-{n}")) for n in range(3)]
+    for upstream in made:
+        pool.release(upstream)
+    assert [upstream.is_closed for upstream in made] == [True, False, False]
+    assert pool.idle_count == 2
+
+
+async def test_without_descriptors_idle_connections_give_theirs(
+    make_pool: Make, port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool()
+    idle = await dial(pool, permit(port.number, uid="pod-1"))
+    pool.release(idle)
+    loop = asyncio.get_running_loop()
+    connect, failures = loop.create_connection, [OSError(errno.EMFILE, "too many open files")]
+
+    async def scarce(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await connect(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "create_connection", scarce)
+    assert (await dial(pool, permit(port.number, uid="pod-2"))).transport is not None
+    assert idle.is_closed
+
+
+# --- a dead host and a silent port ------------------------------------------------------------
+
+
+async def test_silence_on_one_port_takes_nothing_from_a_host_that_lives(
+    make_pool: Make, port: Port, silent_port: int
+) -> None:
+    pool = make_pool(connect_timeout_s=0.05)
+    (await dial(pool, permit(port.number))).close()
+    error = await failure(pool, permit(silent_port))
+    assert (error.reason, error.dead_address) == ("connect_timeout", "")
+
+
+async def test_a_dead_first_address_costs_a_moment_and_is_tried_last_from_then_on(
+    make_pool: Make, port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.proxy.pool.STAGGER_S", 0.01)
+    pool = make_pool()
+    dialled: list[str] = []
+    dialling = pool._dial
+
+    async def first_is_silent(endpoint: Any, name: str, address: str, *rest: Any) -> Any:
+        dialled.append(address)
+        if address == "127.0.0.2":
+            await asyncio.sleep(60)
+        return await dialling(endpoint, name, address, *rest)
+
+    monkeypatch.setattr(pool, "_dial", first_is_silent)
+    to = permit(port.number, addresses=("127.0.0.2", "127.0.0.1"))
+    for _ in range(2):
+        assert (await dial(pool, to)).address == "127.0.0.1"
+    assert dialled == ["127.0.0.2", "127.0.0.1", "127.0.0.1"]
 
 
 # --- a pod that leaves ------------------------------------------------------------------------

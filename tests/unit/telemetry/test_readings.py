@@ -95,6 +95,7 @@ def test_the_table_is_walked_once_a_scrape(metrics):
 async def test_the_pools_numbers_are_those_of_a_real_pool(metrics):
     pool = Pool(
         max_idle=1,
+        max_idle_total=10,
         idle_timeout_s=1.0,
         connect_timeout_s=1.0,
         max_head_bytes=1024,

@@ -1,0 +1,58 @@
+"""SignsOfLife: which ports of a pod answered lately, and at which address: what tells a dead host from a silent port."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from router.auth.authorizer import PoolKey
+
+_LATELY_S: Final = 30.0
+_MAX_PODS: Final = 16_384
+_MAX_PORTS: Final = 64
+
+
+class SignsOfLife:
+    """Remembers, bounded, what was seen when pods were dialled. A refused port is a sign of life too."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ports: dict[str, dict[int, float]] = {}
+        """By pod, when each port answered last."""
+        self._address: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<SignsOfLife pods={len(self._ports)}>"
+
+    def answered(self, key: PoolKey, address: str = "") -> None:
+        """Notes that the port accepted or refused a connection; `address` is where it accepted one."""
+        pod, _, port = key
+        ports = self._ports.get(pod)
+        if ports is None:
+            if len(self._ports) >= _MAX_PODS:
+                self.forget(next(iter(self._ports)))
+            ports = self._ports[pod] = {}
+        elif port not in ports and len(ports) >= _MAX_PORTS:
+            del ports[next(iter(ports))]
+        ports[port] = self._clock()
+        if address:
+            self._address[pod] = address
+
+    def silent(self, key: PoolKey) -> None:
+        """Notes that a connection to the port was neither accepted nor refused."""
+        self._ports.get(key[0], {}).pop(key[2], None)
+
+    def is_alive(self, pod: str) -> bool:
+        """Returns True when some port of the pod answered lately and was not silent since."""
+        since = self._clock() - _LATELY_S
+        return any(at >= since for at in self._ports.get(pod, {}).values())
+
+    def address_of(self, pod: str) -> str:
+        """Returns the address that accepted a connection last, "" for none."""
+        return self._address.get(pod, "")
+
+    def forget(self, pod: str) -> None:
+        """Forgets a pod that left the table."""
+        self._ports.pop(pod, None)
+        self._address.pop(pod, None)

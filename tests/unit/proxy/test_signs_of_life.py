@@ -1,0 +1,51 @@
+"""What was seen of a pod when it was dialled."""
+
+from __future__ import annotations
+
+from router.proxy.signs_of_life import SignsOfLife
+
+WEB, OTHER = ("pod-1", ("10.0.0.1",), 80), ("pod-1", ("10.0.0.1",), 81)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_port_that_answered_lately_is_life_and_silence_on_another_is_not_its_end() -> None:
+    seen = SignsOfLife(clock=Clock())
+    assert not seen.is_alive("pod-1")
+    seen.answered(WEB)
+    seen.silent(OTHER)
+    assert seen.is_alive("pod-1")
+    seen.silent(WEB)
+    assert not seen.is_alive("pod-1")
+
+
+def test_an_answer_of_long_ago_says_nothing() -> None:
+    clock = Clock()
+    seen = SignsOfLife(clock=clock)
+    seen.answered(WEB)
+    clock.now += 31.0
+    assert not seen.is_alive("pod-1")
+
+
+def test_the_address_that_answered_is_remembered_until_the_pod_leaves() -> None:
+    seen = SignsOfLife()
+    seen.answered(WEB, "10.0.0.1")
+    seen.answered(OTHER)
+    assert seen.address_of("pod-1") == "10.0.0.1"
+    seen.forget("pod-1")
+    assert (seen.address_of("pod-1"), seen.is_alive("pod-1")) == ("", False)
+
+
+def test_strangers_cannot_make_it_grow() -> None:
+    seen = SignsOfLife()
+    for port in range(1000):
+        seen.answered(("pod-1", (), port))
+    assert len(seen._ports["pod-1"]) == 64
+    for number in range(20_000):
+        seen.answered((f"pod-{number}", (), 80))
+    assert len(seen._ports) == 16_384
