@@ -27,6 +27,8 @@ _FLUSH_S: Final = 30.0
 _DECAY: Final = 0.98
 """Of what a pod needed at once, a second later: half of it is forgotten after half a minute."""
 _SHED_COUNT: Final = 32
+_SETTLE_S: Final = 0.02
+"""How long a connection rests after a response that had to be without a body: one sent all the same shows up by then."""
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -84,8 +86,13 @@ class Pool:
         The kernel is asked first: what a sandbox sent behind its last response would be taken for the next one.
         """
         idle = self._idle.get(permit.key)
-        while idle:
-            connection = idle.pop()
+        if idle is None:
+            return None
+        for place in range(len(idle) - 1, -1, -1):
+            connection = idle[place]
+            if connection.may_trail and time.monotonic() < connection.idle_since + _SETTLE_S:
+                continue
+            del idle[place]
             del self._by_age[connection]
             if not idle:
                 del self._idle[permit.key]

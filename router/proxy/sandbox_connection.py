@@ -86,6 +86,7 @@ class SandboxConnection(Connection):
         "idle_since",
         "is_retired",
         "key",
+        "may_trail",
     )
 
     def __init__(self, pool: Owner, key: PoolKey, address: str, host: bytes) -> None:
@@ -98,6 +99,8 @@ class SandboxConnection(Connection):
         self.idle_since = 0.0
         self.is_retired = False
         """Its pod left the table: it finishes what it does and is never used again."""
+        self.may_trail = False
+        """Its last response had to be without a body: a faulty sandbox's may still be on its way."""
         self._state = _IDLE
         self._exchange: Exchange | None = None
         """Set while AWAITING or BODY."""
@@ -135,6 +138,7 @@ class SandboxConnection(Connection):
         """Sends the exchange's request, and gives it the response."""
         assert self._state is _IDLE, repr(self)
         self._state = _AWAITING
+        self.may_trail = False
         self._exchange = exchange
         exchange.attach(self, is_reused=is_reused)
 
@@ -299,6 +303,7 @@ class SandboxConnection(Connection):
         length = head.content_length
         if exchange.head.method == b"HEAD" or head.status in (204, 304):
             length = 0  # no body follows, whatever the head says (RFC 9110 §6.4.1)
+            self.may_trail = True
         elif head.is_chunked:
             length = None
         if length is not None and len(data) - end >= length:

@@ -1,10 +1,15 @@
 """Connections to sandboxes: kept, reused, and never across pods."""
 
+import asyncio
+
 import pytest
 
 from tests.integration.proxy.messages import answer, chunked, request
 from tests.integration.proxy.pod import pod_listening, serving
 from tests.integration.proxy.wire import settled, until
+
+SETTLED_S = 0.03
+"""A little longer than a connection rests after a response that had to be without a body."""
 
 
 async def test_requests_of_many_clients_share_one_connection(router, pod):
@@ -45,6 +50,7 @@ async def test_a_connection_is_reused_after_any_answer_with_an_end(router, pod, 
     async with serving(pod, lambda _: said):
         for _ in range(3):
             await router.ask(request())
+            await asyncio.sleep(SETTLED_S)
     assert pod.connections == 1
 
 
@@ -52,7 +58,21 @@ async def test_a_head_answer_with_a_length_leaves_its_connection_usable(router, 
     async with serving(pod, lambda _: answer(200, ("Content-Length", "1000"))):
         for _ in range(3):
             assert (await router.ask(request("HEAD"))).get("Content-Length") == b"1000"
+            await asyncio.sleep(SETTLED_S)
     assert pod.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("GET", answer(304, ("ETag", '"x"'), length=False)), ("HEAD", answer(200, body=b"ab"))],
+)
+async def test_a_connection_rests_after_a_response_without_a_body_as_one_may_follow(
+    router, pod, method, said
+):
+    async with serving(pod, lambda _: said):
+        for _ in range(2):
+            await router.ask(request(method))
+    assert pod.connections == 2
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,24 @@ async def test_the_kernel_is_asked_before_a_connection_is_used_again(
     assert newer.is_closed
 
 
+async def test_a_connection_rests_after_a_response_that_had_to_be_without_a_body(
+    make_pool: Make, port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool()
+    to = permit(port.number)
+    older, newer = await dial(pool, to), await dial(pool, to)
+    now = time.monotonic()
+    monkeypatch.setattr("router.proxy.pool.time.monotonic", lambda: now)
+    pool.release(older)
+    newer.may_trail = True
+    pool.release(newer)
+    assert pool.take(to) is older
+    assert pool.take(to) is None
+    assert pool.idle_count == 1
+    now += 1.0
+    assert pool.take(to) is newer
+
+
 # --- how many are kept ------------------------------------------------------------------------
 
 

@@ -335,6 +335,23 @@ def test_a_tunnel_is_closed_only_when_its_last_bytes_are_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "response", "may_trail"),
+    [
+        ("GET", b"HTTP/1.1 304 Not Modified\r\n\r\n", True),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", True),
+        ("HEAD", WITH_LENGTH.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", True),
+        ("GET", WITH_LENGTH, False),
+    ],
+)
+def test_it_knows_that_its_response_had_to_be_without_a_body(
+    method: str, response: bytes, may_trail: bool
+) -> None:
+    upstream, _, _ = opened(Watched(method))
+    upstream.data_received(response)
+    assert upstream.may_trail is may_trail
+
+
+@pytest.mark.parametrize(
     ("act", "unread"),
     [
         (lambda far: None, False),
