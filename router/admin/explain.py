@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from router.auth.authenticator import Authenticated
-from router.auth.authorizer import Permit
+from router.auth.authorizer import Permit, PoolKey
 from router.auth.principal import Principal
 from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
 from router.proxy.admission import Admission
@@ -27,6 +27,7 @@ from router.proxy.request import (
     Request,
     outcome_of,
 )
+from router.proxy.signs_of_life import Dialled
 from router.proxy.wire.forwarding import subprotocol_token
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead, parse_request
@@ -36,6 +37,13 @@ from router.telemetry.escaping import printable
 
 _REVIEW_PATIENCE_S: Final = 1.0
 """How long an answer from elsewhere is waited for: an operator wants it now, and a review takes milliseconds."""
+_DIALS: Final = {
+    "": "was accepted",
+    "connect_refused": "was refused: nothing listens on that port",
+    "connect_timeout": "got no answer: the pod hangs, or a NetworkPolicy drops the packets",
+    "connect_unreachable": "found no way to the pod's host",
+    "resolve_error": "found no address for the sandbox's name",
+}
 _ANYONE: Final = (ipaddress.ip_network("0.0.0.0/0"),)
 _PARAMETERS = ("namespace", "name", "port", "path", "method")
 _TEXT_LIMIT = 1024
@@ -110,6 +118,7 @@ class Explainer:
         authorizer: ExplainingAuthorizer,
         is_own_listener: Callable[[str, int], bool],
         is_draining: Callable[[], bool],
+        last_seen: Callable[[PoolKey], Dialled | None],
         timeout_s: float,
     ) -> None:
         """`timeout_s` is how long a request may take that says nothing itself (proxy-timeout)."""
@@ -118,6 +127,7 @@ class Explainer:
         self._authorizer = authorizer
         self._is_own_listener = is_own_listener
         self._is_draining = is_draining
+        self._last_seen = last_seen
         self._timeout_s = timeout_s
 
     async def explain(self, question: Question) -> dict[str, Any]:
@@ -177,6 +187,12 @@ class Explainer:
         if any(self._is_own_listener(address, port) for address in endpoint.addresses):
             raise Forbidden("The router does not connect to itself.")
         detail = "The request goes to the sandbox, which answers it."
+        seen = self._last_seen(permit.key)
+        if seen is not None:
+            came_to = _DIALS.get(seen.failure, "failed")
+            detail += (
+                f" The last new connection to its port {port}, {seen.ago_s:.3g} s ago, {came_to}."
+            )
         if self._is_draining():
             detail += " This router is draining: its connection closes after the response."
         return _outcome(None, detail)

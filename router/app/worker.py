@@ -257,6 +257,7 @@ class Worker:
             authorizer=self.access.authorizer,
             is_own_listener=pool.is_own_listener,
             is_draining=lambda: connections.is_draining,
+            last_seen=pool.last_seen,
             timeout_s=options.proxy_timeout_s,
         )
         self._show_readings(pool)

@@ -17,7 +17,7 @@ from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded
 from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
 from router.proxy.sandbox_connection import SandboxConnection, State
-from router.proxy.signs_of_life import SignsOfLife
+from router.proxy.signs_of_life import Dialled, SignsOfLife
 from router.routing.endpoint import Endpoint
 from router.routing.names import NameNotResolved, Resolver
 
@@ -197,6 +197,19 @@ class Pool:
 
         `limit_s` bounds the round. Raises ConnectFailed, Forbidden (the router itself), Overloaded (no descriptors).
         """
+        try:
+            connection = await self._connect(permit, limit_s)
+        except ConnectFailed as exc:
+            self._life.dialled(permit.key, exc.reason)
+            raise
+        self._life.dialled(permit.key)
+        return connection
+
+    def last_seen(self, key: PoolKey) -> Dialled | None:
+        """Returns what the last dial of a pod's port came to, None when there was none lately."""
+        return self._life.last_seen(key)
+
+    async def _connect(self, permit: Permit, limit_s: float) -> SandboxConnection:
         endpoint = permit.endpoint
         end = time.monotonic() + limit_s
         found = [

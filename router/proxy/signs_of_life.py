@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from router.auth.authorizer import PoolKey
 
 _LATELY_S: Final = 30.0
 _MAX_PODS: Final = 16_384
 _MAX_PORTS: Final = 64
+_MAX_DIALS: Final = 4096
+
+
+class Dialled(NamedTuple):
+    """What the last dial of a pod's port came to."""
+
+    ago_s: float
+    failure: str
+    """A reason from UPSTREAM_ERRORS, "" when the connection was accepted."""
 
 
 class SignsOfLife:
@@ -21,6 +30,8 @@ class SignsOfLife:
         self._ports: dict[str, dict[int, float]] = {}
         """By pod, when each port answered last."""
         self._address: dict[str, str] = {}
+        self._dials: dict[PoolKey, tuple[float, str]] = {}
+        """When each port was dialled last and what that came to, the latest at the end."""
 
     def __repr__(self) -> str:
         return f"<SignsOfLife pods={len(self._ports)}>"
@@ -38,6 +49,18 @@ class SignsOfLife:
         ports[port] = self._clock()
         if address:
             self._address[pod] = address
+
+    def dialled(self, key: PoolKey, failure: str = "") -> None:
+        """Notes what a dial came to, for people who ask."""
+        self._dials.pop(key, None)
+        self._dials[key] = (self._clock(), failure)
+        if len(self._dials) > _MAX_DIALS:
+            del self._dials[next(iter(self._dials))]
+
+    def last_seen(self, key: PoolKey) -> Dialled | None:
+        """Returns what the last dial of the port came to, None when none is remembered."""
+        noted = self._dials.get(key)
+        return None if noted is None else Dialled(self._clock() - noted[0], noted[1])
 
     def silent(self, key: PoolKey) -> None:
         """Notes that a connection to the port was neither accepted nor refused."""

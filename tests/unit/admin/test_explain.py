@@ -1,5 +1,6 @@
 import asyncio
 import time
+from types import MappingProxyType
 
 import pytest
 
@@ -19,6 +20,7 @@ from router.auth.token_review import TokenReviewVerifier
 from router.errors import AuthUnavailable, BadRequest
 from router.proxy.admission import Admission
 from router.proxy.ports import ProxyOptions
+from router.proxy.signs_of_life import Dialled
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -73,7 +75,7 @@ async def make_explainer(index, policy):
     """Returns a maker of explainers over the real parts; the reviewer answers mode token-review."""
     closers = []
 
-    def make(*, reviewer=None, own=(), anonymous=False, **limits):
+    def make(*, reviewer=None, own=(), anonymous=False, dials=MappingProxyType({}), **limits):
         ring = KeyRing()
         ring.replace("test", every_key())
         jwt = JwtVerifier(
@@ -118,6 +120,7 @@ async def make_explainer(index, policy):
             authorizer=authorizer,
             is_own_listener=lambda address, port: (address, port) in own,
             is_draining=lambda: False,
+            last_seen=dials.get,
             timeout_s=180.0,
         )
 
@@ -143,6 +146,26 @@ def question(credential=None, /, query=None, **headers):
 
 
 # --- a request that goes through -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (Dialled(3.0, "connect_refused"), "3 s ago, was refused: nothing listens on that port."),
+        (Dialled(0.25, "connect_timeout"), "0.25 s ago, got no answer"),
+        (Dialled(9.0, "connect_error"), "9 s ago, failed."),
+        (Dialled(9.0, ""), "9 s ago, was accepted."),
+    ],
+)
+async def test_it_says_what_the_last_dial_of_the_port_came_to(make_explainer, seen, told):
+    dials = {("pod-1", BOX.addresses, 40001): seen, ("pod-1", BOX.addresses, 9): None}
+    explained = await make_explainer(dials=dials).explain(question(token(GRANT)))
+    assert f"its port 40001, {told}" in explained["outcome"]["detail"]
+
+
+async def test_of_a_port_that_was_never_dialled_it_says_nothing(make_explainer):
+    explained = await make_explainer().explain(question(token(GRANT)))
+    assert "The last" not in explained["outcome"]["detail"]
 
 
 async def test_every_step_of_a_request_that_goes_through(make_explainer):

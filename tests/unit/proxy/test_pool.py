@@ -464,6 +464,22 @@ async def test_a_refused_port_is_no_dead_host(make_pool: Make, closed_port: int)
     assert f"127.0.0.1:{closed_port}" in error.detail
 
 
+async def test_what_the_last_dial_of_a_port_came_to_can_be_asked(
+    make_pool: Make, port: Port
+) -> None:
+    pool, to = make_pool(), permit(port.number)
+    assert pool.last_seen(to.key) is None
+    (await dial(pool, to)).close()
+    seen = pool.last_seen(to.key)
+    assert seen is not None
+    assert (seen.failure, seen.ago_s < 60.0) == ("", True)
+    port.close()
+    await failure(pool, to)
+    seen = pool.last_seen(to.key)
+    assert seen is not None
+    assert seen.failure == "connect_refused"
+
+
 async def test_an_endpoint_without_address_cannot_be_dialled(make_pool: Make) -> None:
     error = await failure(make_pool(), permit(80, addresses=()))
     assert (error.reason, error.dead_address) == ("connect_error", "")

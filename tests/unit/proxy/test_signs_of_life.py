@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.proxy.signs_of_life import SignsOfLife
+from router.proxy.signs_of_life import Dialled, SignsOfLife
 
 WEB, OTHER = ("pod-1", ("10.0.0.1",), 80), ("pod-1", ("10.0.0.1",), 81)
 
@@ -49,3 +49,24 @@ def test_strangers_cannot_make_it_grow() -> None:
     for number in range(20_000):
         seen.answered((f"pod-{number}", (), 80))
     assert len(seen._ports) == 16_384
+
+
+def test_what_the_last_dial_of_each_port_came_to_is_remembered() -> None:
+    clock = Clock()
+    seen = SignsOfLife(clock=clock)
+    seen.dialled(WEB)
+    seen.dialled(WEB, "connect_refused")
+    clock.now += 3.0
+    assert seen.last_seen(WEB) == Dialled(3.0, "connect_refused")
+    assert seen.last_seen(OTHER) is None
+    assert not seen.is_alive("pod-1"), "a note for people is no evidence"
+
+
+def test_of_many_dials_the_oldest_is_forgotten_first() -> None:
+    seen = SignsOfLife(clock=Clock())
+    for number in range(4097):
+        seen.dialled((f"pod-{number}", (), 80))
+        seen.dialled(("pod-0", (), 80))
+    assert seen.last_seen(("pod-0", (), 80)) is not None
+    assert seen.last_seen(("pod-1", (), 80)) is None
+    assert seen.last_seen(("pod-4096", (), 80)) is not None
