@@ -223,6 +223,7 @@ class Worker:
         options = options_of(settings)
         connections = Connections(
             max_connections=options.max_connections,
+            first_request_s=options.header_timeout_s,
             deadlines=deadlines,
             telemetry=telemetry,
             rights=self.access.rights,

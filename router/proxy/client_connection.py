@@ -13,6 +13,7 @@ from router.proxy.closing_connection import (
     DISCARDING,
     HEAD,
     IDLE,
+    MAX_AHEAD,
     NEXT,
     OPENING,
     RELAYING,
@@ -29,8 +30,6 @@ from router.proxy.wire.partial_head import END_OF_HEAD, PartialHead
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead, parse_request, resolve_target_form
 
-_MAX_AHEAD: Final = 65_536
-"""Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
 _SLASH: Final = 0x2F
 _REQUESTS_A_TURN: Final = 16
 """Pipelined requests that are answered here (refused, say) before other connections have their turn."""
@@ -110,10 +109,9 @@ class ClientConnection(ClosingConnection):
         super().connection_made(transport)
         self.caller = self._requests.caller(transport, is_tls=self._is_tls)
         self.peer = self.caller.peer
+        self._rest()
         if not self._register.accept(self):
             self._refuse(Overloaded(), None)
-            return
-        self._rest()
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= LARGE_BYTES and not self._in_turn:
@@ -242,6 +240,8 @@ class ClientConnection(ClosingConnection):
             self.exchange.on_deadline(now)
         elif self._state is HEAD:
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
+        elif self._state is IDLE and self.is_extra:
+            self._refuse(Overloaded(), None)
         elif not self._is_still_sending(now):
             self._abort()
 
@@ -251,7 +251,8 @@ class ClientConnection(ClosingConnection):
         """Waits for the next request."""
         assert self._state is IDLE or IDLE in NEXT[self._state], repr(self)
         self._state = IDLE
-        self.deadline_at = time.monotonic() + self._options.keepalive_timeout_s
+        now = self.idle_since = time.monotonic()
+        self.deadline_at = now + self._options.keepalive_timeout_s
 
     def _take(self, data: bytes) -> None:
         """Takes bytes that begin with a request head."""
@@ -281,7 +282,8 @@ class ClientConnection(ClosingConnection):
                 self._becomes(HEAD)
                 self.deadline_at = time.monotonic() + self._options.header_timeout_s
         elif self._state is HEAD:
-            self._rest()  # an empty line came in two pieces
+            # An empty line came in two pieces: who has never asked gains no time by it.
+            self._rest() if self.idle_since else self._becomes(IDLE)
 
     def _start(self, data: bytes, end: int) -> None:
         """Begins the exchange of the head in data[:end]."""
@@ -328,7 +330,7 @@ class ClientConnection(ClosingConnection):
         """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
         state = self._state
         if state is OPENING or (state is RELAYING and self._reader is None):
-            if len(self._ahead) > _MAX_AHEAD:
+            if len(self._ahead) > MAX_AHEAD:
                 return
         elif state is RELAYING:
             assert self.exchange is not None
@@ -340,12 +342,6 @@ class ClientConnection(ClosingConnection):
         ):
             return
         self.resume_reading()
-
-    def _hold(self, data: bytes) -> None:
-        """Keeps bytes until their turn comes; what is held is bounded by what one read gives."""
-        self._ahead += data
-        if len(self._ahead) > _MAX_AHEAD or self._state is IDLE:
-            self.pause_reading()
 
     def _take_body(self, data: bytes) -> None:
         reader, exchange = self._reader, self.exchange

@@ -14,6 +14,8 @@ from router.proxy.ports import NEVER, ClientRelay
 from router.proxy.wire.framing import BodyReader, LengthReader
 from router.proxy.wire.request_head import RequestHead
 
+MAX_AHEAD: Final = 65_536
+"""Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
 _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
 _LINGER_S: Final = 2.0
@@ -66,7 +68,17 @@ CLOSED: Final = State.CLOSED
 class ClosingConnection(Connection):
     """Knows its state and how long that may last; `deadline_at` is in seconds of time.monotonic."""
 
-    __slots__ = ("_ahead", "_reader", "_state", "_unsent", "deadline_at", "exchange", "tunnel")
+    __slots__ = (
+        "_ahead",
+        "_reader",
+        "_state",
+        "_unsent",
+        "deadline_at",
+        "exchange",
+        "idle_since",
+        "is_extra",
+        "tunnel",
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +90,10 @@ class ClosingConnection(Connection):
         self.exchange: Exchange | None = None
         """The request that is on, also while its tunnel is."""
         self.tunnel: ClientRelay | None = None
+        self.idle_since = 0.0
+        """Since when (monotonic seconds) it waits for a request; 0.0 before its first one."""
+        self.is_extra = False
+        """It came when there was no place: only a load balancer's check is answered."""
         self._unsent = 0
         """Bytes of an answer that a deadline found unsent."""
         self.deadline_at = NEVER
@@ -197,3 +213,9 @@ class ClosingConnection(Connection):
         if self._reader is None:
             return True
         return not head.expects_continue and self._is_discardable()
+
+    def _hold(self, data: bytes) -> None:
+        """Keeps bytes until their turn comes; what is held is bounded by what one read gives."""
+        self._ahead += data
+        if len(self._ahead) > MAX_AHEAD or self._state is IDLE:
+            self.pause_reading()

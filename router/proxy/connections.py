@@ -15,6 +15,11 @@ from router.proxy.wire.websocket import CloseCode
 
 _RIGHTS_INTERVAL_S: Final = 1.0
 _LOOK_INTERVAL_S: Final = 1.0
+_MAX_EXTRA: Final = 64
+"""Connections beyond the limit that may turn out to be a load balancer's check."""
+_CHECK_S: Final = 0.25
+_SEARCH_INTERVAL_S: Final = 0.05
+"""A search looks at every connection; floods must not have one for each newcomer."""
 _MOMENT_S: Final = 0.5
 """In which a client that has read the end of a stream begins its next request, if it has one."""
 
@@ -26,14 +31,20 @@ class Connections:
         self,
         *,
         max_connections: int,
+        first_request_s: float,
         deadlines: Deadlines,
         telemetry: Telemetry,
         rights: CredentialStatus,
     ) -> None:
-        """`max_connections` 0 means no limit."""
+        """`max_connections` 0 means no limit; a connection that asks for nothing within `first_request_s` is closed."""
         self.is_draining = False
         """From then on every answer says close."""
         self._max_connections = max_connections
+        self._first_request_s = first_request_s
+        self._idlest: list[tuple[float, int, ClientConnection]] = []
+        """Who was idle when that was looked at last, the first to go at the end."""
+        self._next_search = 0.0
+        self._extra = 0
         self._deadlines = deadlines
         self._telemetry = telemetry
         self._rights = rights
@@ -52,11 +63,26 @@ class Connections:
         return len(self._connections)
 
     def accept(self, client: ClientConnection) -> bool:
-        """Returns False when there is no place for another connection: it is told so and closed."""
+        """Returns False when there is no place for another connection: it is told so and closed.
+
+        A full house gives up who has never asked for anything, then who has been idle longest. When all are busy, a newcomer
+        may still be a load balancer that checks: it has a moment to say so.
+        """
         self._deadlines.watch(client)
-        if self._max_connections and len(self._connections) >= self._max_connections:
+        now = time.monotonic()
+        client.idle_since = 0.0
+        client.deadline_at = now + self._first_request_s
+        if (
+            self._max_connections
+            and len(self._connections) - self._extra >= self._max_connections
+            and not self._give_up_one(now)
+        ):
             self._telemetry.connection_refused()
-            return False
+            if self._extra >= _MAX_EXTRA:
+                return False
+            self._extra += 1
+            client.is_extra = True
+            client.deadline_at = now + _CHECK_S
         self._connections.add(client)
         self._telemetry.connection_opened()
         return True
@@ -66,7 +92,25 @@ class Connections:
         self._deadlines.forget(client)
         if client in self._connections:
             self._connections.discard(client)
+            self._extra -= client.is_extra
             self._telemetry.connection_closed()
+
+    def _give_up_one(self, now: float) -> bool:
+        """Closes the connection that is missed least. Returns False when every one carries something."""
+        for search in (False, True):
+            if search:
+                if now < self._next_search:
+                    return False
+                self._next_search = now + _SEARCH_INTERVAL_S
+                self._idlest = sorted(
+                    ((c.idle_since, id(c), c) for c in self._connections if c.state is State.IDLE),
+                    reverse=True,
+                )
+            while self._idlest:
+                idle_since, _, connection = self._idlest.pop()
+                if connection.idle_since == idle_since and connection.close_if_idle():
+                    return True
+        return False
 
     def drain(self) -> int:
         """Ends idle connections. Returns how many still carry something.

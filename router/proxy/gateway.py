@@ -17,7 +17,7 @@ from typing import Any
 
 from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
-from router.errors import Draining, InternalError, RouterError
+from router.errors import Draining, InternalError, Overloaded, RouterError
 from router.proxy.admission import HEALTH_PATH, Admission
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
@@ -106,6 +106,8 @@ class Gateway:
                 self._admission.check_table()
                 exchange.answered_here(200, health_answer)
                 return
+            if client.is_extra:
+                raise Overloaded
             if self._tracer is not None:
                 self._tracer.begin(head, client.peer, exchange.outcome, exchange.started_at)
             decided = self._admission.step(exchange)

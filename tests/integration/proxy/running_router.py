@@ -137,6 +137,7 @@ class RunningRouter:
         )
         self.clients = Connections(
             max_connections=plan.limits.max_connections,
+            first_request_s=plan.limits.header_timeout_s,
             deadlines=self.deadlines,
             telemetry=self.telemetry,
             rights=plan.rights

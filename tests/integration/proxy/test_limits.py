@@ -107,34 +107,58 @@ async def test_a_place_is_given_back_however_a_request_ends(start_router, pod, h
     assert not router.admission._requests_by_sandbox._taken
 
 
-async def test_over_max_connections_a_client_is_told_and_closed_at_once(start_router, pod):
+async def test_over_max_connections_a_client_is_told_and_closed_when_all_are_busy(
+    start_router, pod
+):
     router = await start_router(max_connections=2)
     router.knows(pod)
-    first, second = await router.connect(), await router.connect()
+    busy = [await router.connect() for _ in range(2)]
+    for client in busy:
+        client.send(request())
+        await (await pod.accept()).request()
+    third = await router.connect()
+    check = await router.connect()
+    check.send(request("GET", "/healthz", sandbox=None))
+    assert (await check.answer()).status == 200
+    told = await third.answer()
+    assert (told.status, told.code, told.get("Retry-After")) == (503, "overloaded", b"1")
+    assert told.get("Connection") == b"close"
+    assert await third.end() == "eof"
+    assert router.metric("connections_refused_total") == 2
+    for client in busy:
+        client.close()
+
+
+async def test_silent_connections_make_room_for_whoever_asks(start_router, pod):
+    router = await start_router(max_connections=2)
+    router.knows(pod)
+    silent = [await router.connect() for _ in range(2)]
     async with serving(pod):
-        for client in (first, second):
-            client.send(request())
-            assert (await client.answer()).status == 200
-        third = await router.connect()
-        told = await third.answer()
-        assert (told.status, told.code, told.get("Retry-After")) == (503, "overloaded", b"1")
-        assert told.get("Connection") == b"close"
-        assert await third.end() == "eof"
-        assert router.metric("connections_refused_total") == 1
-        first.close()
-        await until(lambda: len(router.clients) == 1)
         assert (await router.ask(request())).status == 200
+    await until(lambda: any(client.ended for client in silent))
 
 
-async def test_a_refused_client_that_stays_is_cut_off(start_router):
+async def test_a_connection_that_never_asks_lives_for_the_header_timeout(start_router):
+    router = await start_router(header_timeout_s=10, keepalive_timeout_s=600)
+    silent = await router.connect()
+    await until(lambda: len(router.clients) == 1)
+    router.pass_time(11)
+    assert await silent.end() == "eof"
+
+
+async def test_a_refused_client_that_stays_is_cut_off(start_router, pod):
     router = await start_router(max_connections=1)
-    await router.connect()
+    router.knows(pod)
+    busy = await router.connect()
+    busy.send(request())
+    await (await pod.accept()).request()
     refused = await router.connect()
     await refused.answer()
     refused.send(request() * 10)
     await settled()
     router.pass_time(3)
     await until(lambda: len(router.deadlines._watched) == 1)
+    busy.close()
 
 
 async def test_a_request_line_of_the_limit_passes_and_one_byte_more_is_414(start_router, pod):

@@ -271,9 +271,12 @@ async def test_too_many_requests_are_429(start_router, pod):
     has_kept_its_promises(await router.ask(request()), errors.TooManyRequests)
 
 
-async def test_too_many_connections_are_503(start_router):
+async def test_too_many_connections_are_503(start_router, pod):
     router = await start_router(max_connections=1)
-    await router.connect()
+    router.knows(pod)
+    busy = await router.connect()
+    busy.send(request())
+    await (await pod.accept()).request()
     refused = await router.connect()
     has_kept_its_promises(await refused.answer(), errors.Overloaded)
 

@@ -267,6 +267,7 @@ class Stage:
         self.tasks = TaskSet()
         self.clients = Connections(
             max_connections=max_connections,
+            first_request_s=limits.header_timeout_s,
             deadlines=self.deadlines,
             telemetry=self.records,  # type: ignore[arg-type]
             rights=self.rights,
