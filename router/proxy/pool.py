@@ -27,7 +27,7 @@ _FLUSH_S: Final = 30.0
 _DECAY: Final = 0.98
 """Of what a pod needed at once, a second later: half of it is forgotten after half a minute."""
 _SHED_COUNT: Final = 32
-_SETTLE_S: Final = 0.02
+_SETTLE_S: Final = 0.1
 """How long a connection rests after a response that had to be without a body: one sent all the same shows up by then."""
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
@@ -211,7 +211,8 @@ class Pool:
 
     async def _connect(self, permit: Permit, limit_s: float) -> SandboxConnection:
         endpoint = permit.endpoint
-        end = time.monotonic() + limit_s
+        began = time.monotonic()
+        end = began + limit_s
         found = [
             (name, address)
             for name in endpoint.addresses
@@ -227,18 +228,24 @@ class Pool:
         except ConnectFailed as exc:
             for name in endpoint.addresses:
                 self._resolver.forget(name)
-            raise self._judged(permit, exc) from exc
+            raise self._judged(permit, exc, began) from exc
         self._life.answered(permit.key, connection.address)
         self._need_of(permit.key)
         return connection
 
-    def _judged(self, permit: Permit, failure: ConnectFailed) -> ConnectFailed:
-        """Returns the failure, which takes a host for dead only when no port of it shows life."""
+    def _judged(self, permit: Permit, failure: ConnectFailed, began: float) -> ConnectFailed:
+        """Returns the failure, which takes a host for dead only when no port of it shows life.
+
+        A port whose connections are used again and again is not dialled: its responses since `began` speak for the host.
+        """
         if failure.reason == "connect_refused":
             self._life.answered(permit.key)
         elif failure.reason == "connect_timeout" and failure.dead_address:
             self._life.silent(permit.key)
-            if self._life.is_alive(permit.key[0]):
+            pod = permit.key[0]
+            if self._life.is_alive(pod) or any(
+                connection.idle_since > began for connection in self._open.get(pod, ())
+            ):
                 failure.dead_address = ""
         return failure
 

@@ -8,7 +8,7 @@ from tests.integration.proxy.messages import answer, chunked, request
 from tests.integration.proxy.pod import pod_listening, serving
 from tests.integration.proxy.wire import settled, until
 
-SETTLED_S = 0.03
+SETTLED_S = 0.12
 """A little longer than a connection rests after a response that had to be without a body."""
 
 

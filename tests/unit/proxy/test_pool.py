@@ -347,6 +347,19 @@ async def test_silence_on_one_port_takes_nothing_from_a_host_that_lives(
     assert (error.reason, error.dead_address) == ("connect_timeout", "")
 
 
+@pytest.mark.parametrize("answers_meanwhile", [True, False])
+async def test_a_response_on_an_old_connection_meanwhile_shows_that_the_host_lives(
+    make_pool: Make, port: Port, silent_port: int, *, answers_meanwhile: bool
+) -> None:
+    pool = make_pool(connect_timeout_s=0.05)
+    old = await dial(pool, permit(port.number))
+    pool._life.forget("pod-1")  # it was dialled long ago
+    old.idle_since = time.monotonic() + (60.0 if answers_meanwhile else -60.0)
+    with pytest.raises(ConnectFailed) as caught:
+        await pool.connect(permit(silent_port), limit_s=10.0)
+    assert bool(caught.value.dead_address) is not answers_meanwhile
+
+
 async def test_a_dead_first_address_costs_a_moment_and_is_tried_last_from_then_on(
     make_pool: Make, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
