@@ -29,7 +29,7 @@ from router.proxy.request import (
 )
 from router.proxy.signs_of_life import Dialled
 from router.proxy.wire.forwarding import subprotocol_token
-from router.proxy.wire.peer import Peer
+from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead, parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target
@@ -152,7 +152,9 @@ class Explainer:
             return _outcome(200, "The router answers load balancers' checks itself.")
         # A forwarded certificate counts as if a trusted proxy had sent it.
         peer = Peer("127.0.0.1", is_tls=False, trusted=_ANYONE)
-        request = Request(head, Caller(peer), outcome_of(head, peer, ()), self._timeout_s)
+        request = Request(
+            head, Caller(peer), outcome_of(head, peer, ClientAddresses(())), self._timeout_s
+        )
         try:
             return await self._walk(request)
         finally:

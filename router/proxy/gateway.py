@@ -28,7 +28,7 @@ from router.proxy.pool import Pool
 from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer
 from router.proxy.request import Caller, Pending, outcome_of, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
-from router.proxy.wire.peer import Peer
+from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.trace_context import FIRST_BYTE
 from router.tasks import TaskSet
@@ -59,6 +59,7 @@ class Gateway:
         self._telemetry = telemetry
         self._tasks = tasks
         self._options = options
+        self._clients = ClientAddresses(options.trusted_proxies)
         self._identity_of = identity_of
         self._tracer = tracer
         self._connector = Connector(
@@ -72,10 +73,7 @@ class Gateway:
     def connection(self, *, is_tls: bool) -> ClientConnection:
         """Returns the protocol of a client's connection that was just accepted."""
         return ClientConnection(
-            requests=self,
-            register=self.connections,
-            options=self._options,
-            is_tls=is_tls,
+            requests=self, register=self.connections, options=self._options, is_tls=is_tls
         )
 
     def caller(self, transport: asyncio.BaseTransport, *, is_tls: bool) -> Caller:
@@ -92,7 +90,7 @@ class Gateway:
         exchange = client.exchange = Exchange(
             head,
             client.caller,
-            outcome_of(head, client.peer, self._options.trusted_proxies),
+            outcome_of(head, client.peer, self._clients),
             client=client,
             options=self._options,
             telemetry=self._telemetry,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Final, TypeAlias
 
 from router.auth.authenticator import Authenticated, CertificateIdentity
@@ -11,7 +11,7 @@ from router.auth.authorizer import Permit
 from router.errors import RouterError
 from router.proxy.outcome import Outcome
 from router.proxy.slots import Slot
-from router.proxy.wire.peer import Network, Peer, client_address
+from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef
@@ -79,12 +79,12 @@ class Caller:
         self.remembered: Remembered | None = None
 
 
-def outcome_of(head: RequestHead, peer: Peer, trusted_proxies: Sequence[Network]) -> Outcome:
+def outcome_of(head: RequestHead, peer: Peer, clients: ClientAddresses) -> Outcome:
     """Returns the Outcome that a request begins with."""
     outcome = Outcome(
         method=head.method,
         path=head.target,
-        client=client_address(head, peer, trusted_proxies) if peer.is_trusted else peer.address,
+        client=clients.of(head, peer) if peer.is_trusted else peer.address,
         started_at=time.time(),
     )
     outcome.traceparent = head.traceparent

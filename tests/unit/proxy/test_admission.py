@@ -39,7 +39,7 @@ from router.proxy.request import (
     Request,
     outcome_of,
 )
-from router.proxy.wire.peer import Peer
+from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
@@ -129,7 +129,7 @@ class Door:
             named["Authorization"] = f"Bearer {token}"
         lines = [line, "Host: router", *(f"{name}: {value}" for name, value in named.items())]
         head = parse_request("\r\n".join([*lines, "", ""]).encode())
-        outcome = outcome_of(head, self.caller.peer, ())
+        outcome = outcome_of(head, self.caller.peer, ClientAddresses(()))
         outcome.started_at = self.clock.now
         return Request(head, self.caller, outcome, 180.0)
 

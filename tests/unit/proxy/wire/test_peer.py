@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.proxy.wire.peer import Peer, called_host, called_scheme, client_address, is_in
+from router.proxy.wire import peer as peer_module
+from router.proxy.wire.peer import (
+    ClientAddresses,
+    Peer,
+    called_host,
+    called_scheme,
+    client_address,
+    is_in,
+)
 from tests.unit.proxy.wire.test_forwarding import PROXY, STRANGER, TRUSTED, head_of
 
 
@@ -109,3 +117,18 @@ def test_the_scheme_is_known_by_tls_or_by_a_trusted_proxys_word(
 ) -> None:
     head = head_of(*([] if said is None else [f"X-Forwarded-Proto: {said}"]))
     assert called_scheme(head, Peer(address, is_tls=is_tls, trusted=TRUSTED)) == scheme
+
+
+def test_what_is_remembered_of_clients_is_what_reading_says_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_module, "_MOST_KNOWN", 3)
+    clients = ClientAddresses(TRUSTED)
+    chains = [*(b"198.51.100.%d" % n for n in range(5)), b"junk", b"198.51.100.1, " * 20 + b"::1"]
+    for chain in [*chains, *chains, *chains[:2], *chains[:2]]:
+        head = head_of(b"X-Forwarded-For: " + chain)
+        assert clients.of(head, PROXY) == client_address(head, PROXY, TRUSTED)
+        assert clients.of(head, STRANGER) == STRANGER.address
+        assert len(clients._known) <= 3
+    assert not any(len(chain) > 128 for _, chain in clients._known)
+    assert clients.of(head_of(), PROXY) == PROXY.address
