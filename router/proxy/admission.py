@@ -112,7 +112,9 @@ class Admission:
             if request.authenticated is None and self._passes_without_credential(request):
                 self.authenticated(request, Authenticated(PREFLIGHT, consumed_authorization=True))
             if request.authenticated is None:
-                answer = self._authenticator.authenticate(self._credentials(request))
+                answer = self._same_caller(request) or self._authenticator.authenticate(
+                    self._credentials(request)
+                )
                 if not isinstance(answer, Authenticated):
                     return AwaitCredential(answer)
                 self.authenticated(request, answer)
@@ -206,6 +208,18 @@ class Admission:
         outcome.pod_uid = endpoint.uid
         return permit
 
+    def _same_caller(self, request: Request) -> Authenticated | None:
+        """Returns who the connection's last request came from when this one, for another sandbox, has the same credential."""
+        known = request.caller.remembered
+        if (
+            known is None
+            or known.valid_until <= request.outcome.started_at
+            or known.authenticator_generation != self._authenticator.generation
+            or not known.has_credential_of(request.head)
+        ):
+            return None
+        return known.authenticated
+
     def _remember(self, request: Request, target: Target, permit: Permit) -> None:
         authenticated, generations = request.authenticated, request.generations
         assert authenticated is not None
@@ -217,7 +231,15 @@ class Admission:
             or target.path_root
         ):
             return
-        valid_until = self._authenticator.valid_until(authenticated)
+        known = request.caller.remembered
+        if (
+            known is not None
+            and known.authenticated is authenticated
+            and known.authenticator_generation == generations[0]
+        ):
+            valid_until = known.valid_until
+        else:
+            valid_until = self._authenticator.valid_until(authenticated)
         if valid_until > request.outcome.started_at:
             request.caller.remembered = Remembered(
                 request.head, target, authenticated, permit, generations, valid_until

@@ -19,8 +19,8 @@ from router.proxy.wire.framing import BodyReader, ChunkedReader, LengthReader, c
 from router.proxy.wire.local_responses import redirect_answer
 from router.proxy.wire.navigation import missing_slash
 from router.proxy.wire.request_head import RequestHead
-from router.proxy.wire.response_head import ResponseHead
-from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
+from router.proxy.wire.response_head import SCOPED, ResponseHead
+from router.proxy.wire.rewriting import CACHING, ResponseScope, crossing_response_head
 from router.routing.target import forwarded_target
 
 CLIENT_CLOSED: Final = 499
@@ -390,8 +390,10 @@ class Exchange(Request):
 
     def _scope(self, head: ResponseHead) -> ResponseScope | None:
         """Returns what the head is judged by, None when it needs no such judgement."""
-        target, sandbox = self.target, self.sandbox
-        if not head.needs_scope or target is None or sandbox is None:
+        target, sandbox, kinds = self.target, self.sandbox, head.kinds & SCOPED
+        if not kinds or target is None or sandbox is None:
             return None
+        if kinds == CACHING:
+            return ResponseScope.of_caching(target)
         keeps_path, peer = self.keeps_path(self._options.path_mode), self.client.peer
         return ResponseScope.of(target, self.head, peer, sandbox.host, keeps_path=keeps_path)

@@ -67,6 +67,15 @@ class Remembered:
         self.valid_until = valid_until
         """Unix seconds."""
 
+    def has_credential_of(self, head: RequestHead) -> bool:
+        """Returns True when the head has exactly the credential that this was granted for."""
+        return (
+            head.authorization == self.authorization
+            and head.sandbox_token == self.sandbox_token
+            and head.subprotocols is None
+            and head.client_cert == self.client_cert
+        )
+
 
 class Caller:
     """A client's connection, as far as it proves who calls (made once a connection)."""

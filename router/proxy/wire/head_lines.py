@@ -110,10 +110,6 @@ def options(value: bytes) -> list[bytes]:
     return [option.strip(b" \t") for option in value.split(b",")]
 
 
-def read_nothing(head: Any, value: bytes) -> None:
-    pass
-
-
 def note_connection(head: Any, value: bytes) -> None:
     head.has_connection = True
 
@@ -208,10 +204,11 @@ def crossing(
     """
     if head.scan is not None:
         return head.scan.crossing(start, table, host, changes, tail)
-    lines = head.lines[:-2]
+    lines = (head._lines or head.lines)[:-2]
     if start is not None:
         lines[0] = start
-    for kind, name, value, at in head.special:
+    special = head._special
+    for kind, name, value, at in head.special if special is None else special:
         how = table[kind]
         if how == _NOT:
             lines[at] = b""

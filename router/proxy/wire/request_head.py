@@ -28,8 +28,8 @@ from router.proxy.wire.head_lines import (
     options,
     read_connection,
     read_content_length,
-    read_nothing,
     read_transfer_encoding,
+    special_lines,
 )
 from router.proxy.wire.header_rules import REQUEST_KINDS, Kind
 from router.proxy.wire.scanning import IS_COMPILED, request_scanner
@@ -119,7 +119,8 @@ def read_request(head: RequestHead, block: bytes) -> None:
         pass
     except httptools.HttpParserError as exc:
         raise MalformedMessage(f"Malformed request header: {exc}.") from exc
-    _read_special(head)
+    lines = head._lines = block.split(b"\r\n")
+    _read_special(head, lines)
     if head.content_length or head.is_chunked:
         head.has_body = True
     if head.version == 10:
@@ -130,18 +131,33 @@ def read_request(head: RequestHead, block: bytes) -> None:
         raise MalformedMessage("A request needs one Host header.")
 
 
-def _read_special(head: RequestHead) -> None:
+def _read_special(head: RequestHead, lines: list[bytes]) -> None:
+    # The kinds of every request without a call each: bench/walk.py.
     asked: list[bytes | None] | None = None
-    for kind, _, value, _ in head.special:
-        head.kinds |= 1 << kind
+    kinds = 0
+    special = head._special = special_lines(lines, REQUEST_KINDS)
+    for kind, _, value, _ in special:
+        kinds |= 1 << kind
         if _FIRST_ROUTING <= kind <= _LAST_ROUTING:
             if asked is None:
                 asked = [None] * 6
-            _read_routing(asked, kind - _FIRST_ROUTING, value)
+            at = kind - _FIRST_ROUTING
+            if asked[at] is not None and asked[at] != value:
+                raise AmbiguousTarget(
+                    "The same routing header was given twice with different values."
+                )
+            asked[at] = value
+        elif kind == Kind.AUTHORIZATION:
+            if head.authorization is not None:
+                raise MalformedMessage("More than one Authorization header.")
+            head.authorization = value
         else:
-            _REQUEST_READERS[kind](head, value)
+            reader = _REQUEST_READERS[kind]
+            if reader is not None:
+                reader(head, value)
+    head.kinds = kinds
     if head.has_connection and b"upgrade" in read_connection(head):
-        head.upgrade = _offered_protocols(head.special)
+        head.upgrade = _offered_protocols(special)
     if asked is not None:
         head.asked = Asked(*asked)
 
@@ -221,22 +237,10 @@ def _read_expect(head: RequestHead, value: bytes) -> None:
         head.expects_continue = True
 
 
-def _read_authorization(head: RequestHead, value: bytes) -> None:
-    if head.authorization is not None:
-        raise MalformedMessage("More than one Authorization header.")
-    head.authorization = value
-
-
 def _read_sandbox_token(head: RequestHead, value: bytes) -> None:
     if head.sandbox_token is not None:
         raise MalformedMessage("More than one X-Sandbox-Token header.")
     head.sandbox_token = value
-
-
-def _read_routing(asked: list[bytes | None], at: int, value: bytes) -> None:
-    if asked[at] is not None and asked[at] != value:
-        raise AmbiguousTarget("The same routing header was given twice with different values.")
-    asked[at] = value
 
 
 def _first_reader(attribute: str) -> Any:
@@ -247,7 +251,7 @@ def _first_reader(attribute: str) -> Any:
     return read
 
 
-_REQUEST_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
+_REQUEST_READERS: Final[list[Any]] = [None] * Kind.COUNT
 _REQUEST_READERS[Kind.CONNECTION] = note_connection
 _REQUEST_READERS[Kind.TE] = _read_te
 _REQUEST_READERS[Kind.CONTENT_TYPE] = _first_reader("content_type")
@@ -255,7 +259,6 @@ _REQUEST_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _REQUEST_READERS[Kind.CONTENT_LENGTH] = read_content_length
 _REQUEST_READERS[Kind.HOST] = _read_host
 _REQUEST_READERS[Kind.EXPECT] = _read_expect
-_REQUEST_READERS[Kind.AUTHORIZATION] = _read_authorization
 _REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
 _REQUEST_READERS[Kind.FORWARDED_FOR] = appending_reader("forwarded_for", Kind.FORWARDED_FOR)
 _REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader(

@@ -17,8 +17,8 @@ from router.proxy.wire.head_lines import (
     note_connection,
     read_connection,
     read_content_length,
-    read_nothing,
     read_transfer_encoding,
+    special_lines,
 )
 from router.proxy.wire.header_rules import RESPONSE_KINDS, Kind
 from router.proxy.wire.scanning import IS_COMPILED, response_scanner
@@ -26,7 +26,7 @@ from router.proxy.wire.scanning import IS_COMPILED, response_scanner
 SCOPED_KINDS: Final = range(Kind.LOCATION, Kind.COUNT)
 """What becomes of these depends on how the client named the sandbox."""
 _PLAIN: Final = kind_set(Kind.CONTENT_LENGTH)
-_SCOPED: Final = kind_set(*SCOPED_KINDS)
+SCOPED: Final = kind_set(*SCOPED_KINDS)
 _USUAL_STATUS_LINE: Final = b"HTTP/1.1 200 OK\r\n"
 # llhttp takes statuses below 100 and any byte in the reason.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] [1-9][0-9]{2}(?: [^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
@@ -42,20 +42,15 @@ class ResponseHead(HeadLines):
     """True when no header needs a decision, so the head may cross as it is."""
     upgrade: bytes | None = None
 
-    @property
-    def needs_scope(self) -> bool:
-        """True when what becomes of a header depends on how the client named the sandbox."""
-        return self.kinds & _SCOPED != 0
-
     def __repr__(self) -> str:
         return f"<ResponseHead {self.status} http={self.version} plain={self.is_plain}>"
 
 
-def _response_version(block: bytes) -> int:
+def _unusual_version(block: bytes) -> int:
     """Returns 10 or 11 for a status line as it has to be. Raises BadResponse."""
     if not block.startswith((b"HTTP/1.1 ", b"HTTP/1.0 ")):
         raise BadResponse(reason="the answer does not begin with HTTP/1.1 or HTTP/1.0")
-    if not block.startswith(_USUAL_STATUS_LINE) and not _STATUS_LINE.match(block):
+    if not _STATUS_LINE.match(block):
         raise BadResponse(reason="malformed status line")
     return 11 if block.startswith(b"HTTP/1.1") else 10
 
@@ -77,7 +72,7 @@ def parse_response(block: bytes) -> ResponseHead:
 
 def read_response(head: ResponseHead, block: bytes) -> None:
     """Fills the head from its bytes: the reference, and the author of every error. Raises BadResponse."""
-    head.version = _response_version(block)
+    head.version = 11 if block.startswith(_USUAL_STATUS_LINE) else _unusual_version(block)
     head.keep_alive = head.version == 11
     try:
         httptools.HttpResponseParser(JUDGE).feed_data(block)
@@ -87,16 +82,20 @@ def read_response(head: ResponseHead, block: bytes) -> None:
         raise BadResponse(reason=f"malformed head: {exc}") from exc
     head.status = int(block[9:12])
     try:
-        for kind, _, value, _ in head.special:
+        head._lines = block.split(b"\r\n")
+        head._special = special_lines(head._lines, RESPONSE_KINDS)
+        for kind, _, value, _ in head._special:
             head.kinds |= 1 << kind
-            _RESPONSE_READERS[kind](head, value)
+            reader = _RESPONSE_READERS[kind]
+            if reader is not None:
+                reader(head, value)
         if head.has_connection:
             read_connection(head)
     except RouterError as exc:
         raise BadResponse(reason=exc.detail) from exc
 
 
-_RESPONSE_READERS: Final[list[Any]] = [read_nothing] * Kind.COUNT
+_RESPONSE_READERS: Final[list[Any]] = [None] * Kind.COUNT
 _RESPONSE_READERS[Kind.CONNECTION] = note_connection
 _RESPONSE_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _RESPONSE_READERS[Kind.CONTENT_LENGTH] = read_content_length

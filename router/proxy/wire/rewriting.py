@@ -37,10 +37,10 @@ _CROSSINGS: Final = {
 }
 _WITHOUT_CHUNKED: Final = crossings(_CROSSINGS)
 _WITH_CHUNKED: Final = crossings({**_CROSSINGS, Kind.TRANSFER_ENCODING: Crossing.AS_IT_CAME})
-_CACHING: Final = kind_set(Kind.CACHING)
+CACHING: Final = kind_set(Kind.CACHING)
 _UNTOUCHED: Final = kind_set(Kind.CONTENT_LENGTH, *SCOPED_KINDS)
 """Kinds whose lines cross as they came unless something changes one."""
-_JUDGED: Final = kind_set(*SCOPED_KINDS) & ~_CACHING
+_JUDGED: Final = kind_set(*SCOPED_KINDS) & ~CACHING
 _BY_STATUS: Final = kind_set(Kind.CONTENT_LENGTH, Kind.UPGRADE)
 _NO_STORE = re.compile(rb"(?:^|[,\s])no-store(?:[,;=\s]|$)", re.IGNORECASE)
 
@@ -93,6 +93,11 @@ class ResponseScope:
             own_authorities=tuple(host for host in own if host),
         )
 
+    @classmethod
+    def of_caching(cls, target: Target) -> ResponseScope | None:
+        """Returns the scope of a response of which only its caching is judged: one for all."""
+        return _BY_HEADER if target.named_by is NamedBy.HEADER else None
+
     def value_of(self, kind: int, value: bytes) -> bytes:
         """Returns the value that a line of this kind gets, b"" to drop the line."""
         if kind == Kind.LOCATION:
@@ -110,6 +115,11 @@ class ResponseScope:
         if kind == Kind.WORKER_SCOPE and self.root:
             return scoped_worker_scope(value, root=self.root)
         return b""
+
+
+_BY_HEADER: Final = ResponseScope(
+    named_by=NamedBy.HEADER, root=b"", url_root=b"", request_path=b"", own_authorities=()
+)
 
 
 def crossing_response_head(
@@ -177,15 +187,16 @@ def _by_status(head: ResponseHead, kind: int, value: bytes) -> bytes:
 
 def _may_be_kept(head: ResponseHead) -> bool:
     """Returns True when a cache could keep the response, which in header mode is one of many for the same URL."""
-    if head.status < 200 or not head.kinds & _CACHING:
+    if head.status < 200 or not head.kinds & CACHING:
         return False
     cache_control = False
     forbidden = False
-    for kind, name, value, _ in head.special:
+    special = head._special
+    for kind, name, value, _ in head.special if special is None else special:
         if kind != Kind.CACHING:
             continue
         if name.lower() != b"cache-control":
             return True
         cache_control = True
-        forbidden = forbidden or _NO_STORE.search(value) is not None
+        forbidden = forbidden or value == b"no-store" or _NO_STORE.search(value) is not None
     return cache_control and not forbidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -73,6 +74,16 @@ class Counted(AuthenticatorChain):
         return super().authenticate(credentials)
 
 
+class CountedGrants(GrantAuthorizer):
+    """The real authorizer, which counts how often it is asked."""
+
+    asked = 0
+
+    def authorize(self, *about: Any) -> Permit:
+        self.asked += 1
+        return super().authorize(*about)
+
+
 class Door:
     """A real Admission over a real table, with one client's kept-alive connection."""
 
@@ -100,7 +111,7 @@ class Door:
                 reviewer=reviewer, audiences=(), ttl_s=30, is_refused=self.rights.is_refused
             )
         self.chain = Counted(bearer=[verifier], certificate=None)
-        self.authorizer: Any = GrantAuthorizer(policy=self.policy)
+        self.authorizer: Any = CountedGrants(policy=self.policy)
         self.admission = self._admission(path_prefix, ProxyOptions(**options))
         self.caller = Caller(Peer("198.51.100.9", is_tls=False, trusted=()))
 
@@ -281,14 +292,13 @@ def test_what_was_remembered_is_told_like_the_first_time() -> None:
         {"X_Sandbox_UID": "pod-1"},
         {"X_Sandbox_Timeout": "5"},
         {"Host": "router"},
-        {"X_Sandbox_Token": "other"},
     ],
     ids=str,
 )
 def test_anything_else_that_decides_is_decided_anew(other: dict[str, str]) -> None:
     door, credential = Door(), token()
     door.ask(credential)
-    asked = door.chain.asked
+    asked = door.authorizer.asked
     other = dict(other)
     line = other.pop("line", "GET / HTTP/1.1")
     if other.pop("Host", None):
@@ -300,6 +310,40 @@ def test_anything_else_that_decides_is_decided_anew(other: dict[str, str]) -> No
         door.admission.step(request)
     except RouterError:
         pass
+    assert door.authorizer.asked == asked + 1
+
+
+OTHER = Endpoint(SandboxRef("team-a", "other"), "pod-9", State.READY, ("10.0.0.9",))
+BOTH = [{"namespace": "team-a", "name": "box"}, {"namespace": "team-a", "name": "other"}]
+
+
+def test_for_another_sandbox_the_same_credential_is_believed_and_the_right_is_asked_for() -> None:
+    door, credential = Door(), token(sandboxes=BOTH)
+    door.index.upsert(OTHER)
+    door.ask(credential)
+    asked = door.chain.asked
+    for endpoint in (OTHER, BOX, OTHER):
+        permit = door.ask(credential, X_Sandbox_ID=endpoint.ref.name)
+        assert isinstance(permit, Permit)
+        assert permit.endpoint is endpoint
+    assert (door.chain.asked, door.authorizer.asked) == (asked, 4)
+
+
+def test_a_credential_that_is_believed_gives_no_right_to_another_sandbox() -> None:
+    door, credential = Door(), token()
+    door.index.upsert(OTHER)
+    door.ask(credential)
+    with pytest.raises(Forbidden):
+        door.ask(credential, X_Sandbox_ID="other")
+
+
+@pytest.mark.parametrize("more", [{"X_Sandbox_Token": "other"}, {"Sec_WebSocket_Protocol": "a"}])
+def test_with_any_other_credential_who_calls_is_asked_again(more: dict[str, str]) -> None:
+    door, credential = Door(), token()
+    door.ask(credential)
+    asked = door.chain.asked
+    with contextlib.suppress(RouterError):
+        door.ask(credential, X_Sandbox_Port="9000", **more)
     assert door.chain.asked == asked + 1
 
 
@@ -381,6 +425,20 @@ def test_whatever_ends_a_right_ends_what_was_remembered(
     end(door)
     with pytest.raises(refusal):
         door.ask(credential)
+
+
+@pytest.mark.parametrize("end", [expires, key_is_removed, token_is_revoked])
+def test_whatever_ends_a_credential_ends_it_for_another_sandbox(
+    end: Callable[[Door], None],
+) -> None:
+    door = Door()
+    door.index.upsert(OTHER)
+    credential = token(jti="j1", exp=int(door.clock.now) + 600, sandboxes=BOTH)
+    for name in ("box", "other"):
+        door.ask(credential, X_Sandbox_ID=name)
+    end(door)
+    with pytest.raises(Unauthenticated):
+        door.ask(credential, X_Sandbox_ID="box")
 
 
 @pytest.mark.parametrize("change", [another_pod_takes_its_place, it_moves])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router.errors import BadResponse
-from router.proxy.wire.response_head import parse_response
+from router.proxy.wire.response_head import SCOPED, parse_response
 from tests.unit.proxy.wire.test_request_head import block, response
 
 
@@ -106,4 +106,4 @@ def test_the_reason_of_a_bad_response_is_for_the_log_alone() -> None:
     [("Set-Cookie: a", True), ("ETag: a", True), ("NEL: {}", True), ("Keep-Alive: a", False)],
 )
 def test_a_head_says_whether_the_way_of_naming_matters(line: str, needed: bool) -> None:
-    assert response(line).needs_scope is needed
+    assert bool(response(line).kinds & SCOPED) is needed

@@ -6,7 +6,7 @@ import pytest
 
 from router import code_form
 from router.proxy.wire import request_head, response_head, scanning
-from router.proxy.wire.head_lines import Action, Crossing, read_nothing
+from router.proxy.wire.head_lines import Action, Crossing
 from router.proxy.wire.header_rules import REQUEST_KINDS, RESPONSE_KINDS, Kind
 from router.routing.target import Asked
 
@@ -33,7 +33,7 @@ def test_both_languages_number_alike(of):
 )
 def test_only_a_kind_that_python_reads_nothing_of_is_nothing_to_the_scanner(actions, readers):
     nothing = {kind for kind, (action, _) in actions.items() if action == Action.NOTHING}
-    assert all(readers[kind] is read_nothing for kind in nothing)
+    assert all(readers[kind] is None for kind in nothing)
 
 
 def test_a_routing_headers_place_is_its_place_in_asked():
