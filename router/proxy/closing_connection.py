@@ -186,9 +186,15 @@ class ClosingConnection(Connection):
         reader = self._reader
         return isinstance(reader, LengthReader) and reader.remaining <= _MAX_DISCARDED
 
-    def cut(self) -> None:
-        """Ends the connection so that what was sent can't pass for a whole answer."""
+    def cut(self, *, is_delimited: bool = False) -> None:
+        """Ends the connection so that what was sent can't pass for a whole answer.
+
+        A reset destroys what the client has yet to read. `is_delimited`: a length or chunks show what is missing, without one.
+        """
         self.exchange = None
+        if is_delimited and self.transport is not None:
+            self._end()
+            return
         if self._state is not CLOSED:
             self._becomes(LINGERING)
         self.reset()

@@ -142,8 +142,10 @@ class Connections:
             exchange = connection.exchange
             if exchange is not None and not exchange.response_started:
                 exchange.fail(Draining())
-            else:
-                connection.end_now()
+                continue
+            if exchange is not None and connection.tunnel is None:
+                exchange.outcome.code = "stream_drained"
+            connection.end_now()
 
     def notice_who_left(self, now: float) -> None:
         """Ends what clients have left behind while their connections weren't read; looks about once a second."""

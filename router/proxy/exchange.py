@@ -50,6 +50,7 @@ class Exchange(Request):
     __slots__ = (
         "_adds_chunks",
         "_ends_chunked",
+        "_is_delimited",
         "_options",
         "_reopener",
         "_sent_at",
@@ -87,7 +88,7 @@ class Exchange(Request):
         self._reopener = reopener
         self._adds_chunks = False
         """The body has no length: each piece becomes a chunk."""
-        self._ends_chunked = False
+        self._ends_chunked = self._is_delimited = False
         self._sent_at = 0.0
         self._unsent_head = b""
         """The request's head, while it waits for the first of the body to go out with it."""
@@ -160,7 +161,7 @@ class Exchange(Request):
         if self.receiving is not _AWAITED:
             outcome.code = "response_cut"
             self._end()
-            self.client.cut()
+            self.client.cut(is_delimited=self._is_delimited)
             return
         outcome.refused(error)
         self._end()
@@ -211,7 +212,7 @@ class Exchange(Request):
         self._drop_sandbox()
         if self.receiving is _AWAITED:
             self.outcome.status = CLIENT_CLOSED
-        self.outcome.code = "client_closed"
+        self.outcome.code = self.outcome.code or "client_closed"
         self._end()
 
     def on_deadline(self, now: float) -> None:
@@ -317,6 +318,7 @@ class Exchange(Request):
         outcome.first_byte_s = time.monotonic() - self._sent_at
         is_old = asked.version == 10
         self._ends_chunked = not (has_length or is_old)
+        self._is_delimited = has_length or not is_old
         self._adds_chunks = self._ends_chunked and not head.is_chunked
         may_go_on = client.may_keep_alive(asked) and (has_length or not is_old)
         if asked.expects_continue and not self.is_whole and not outcome.bytes_from_client:

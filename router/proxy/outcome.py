@@ -55,7 +55,7 @@ class Outcome:
         self.status = 0
         """The status sent; 499 when the client left before there was one; 0 never."""
         self.code = ""
-        """The RouterError's code; "" when the sandbox answered; `client_closed`, `response_cut` or `tunnel_*` for other ends."""
+        """The RouterError's code; "" when the sandbox answered; `client_closed`, `response_cut`, `stream_drained` or `tunnel_*` for other ends."""
         self.namespace = ""
         """The sandbox's namespace if the table knows it, else ""."""
         self.asked_namespace = ""

@@ -72,8 +72,8 @@ class ClientSide(Side, Protocol):
         """The response is written: on to the next request, or to the end."""
         ...
 
-    def cut(self) -> None:
-        """Ends the connection so that what was sent can't pass for a whole response."""
+    def cut(self, *, is_delimited: bool = False) -> None:
+        """Ends the connection so that what was sent can't pass for a whole response; sends all of it first if `is_delimited`."""
         ...
 
     def start_tunnel(self, tunnel: ClientRelay) -> None: ...

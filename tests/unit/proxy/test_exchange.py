@@ -292,7 +292,8 @@ def test_an_answer_cut_short_never_looks_whole(answer: bytes, more: bytes | None
     sandbox.send(answer)
     sandbox.end() if more is None else sandbox.send(more)
     assert client.received() == answer
-    assert client.wire.is_aborted
+    assert client.wire.has_ended
+    assert not client.wire.is_aborted, "a reset destroys what the client has yet to read"
     outcome = stage.records.outcome
     assert (outcome.status, outcome.code) == (200, "response_cut")
     assert outcome.upstream_error == "response_cut"
@@ -303,6 +304,14 @@ def test_a_broken_body_until_close_is_cut_although_an_end_would_have_been_whole(
     sandbox.send(UNTIL_CLOSE + b"abc")
     sandbox.break_off()
     assert not client.received().endswith(b"0\r\n\r\n")
+    assert client.wire.has_ended, "the last chunk is missing"
+
+
+def test_only_a_body_that_the_end_would_complete_is_cut_by_a_reset() -> None:
+    client, sandbox = Stage().talk(GET.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    sandbox.send(UNTIL_CLOSE + b"abc")
+    sandbox.break_off()
+    assert client.received().endswith(b"abc")
     assert client.wire.is_aborted
 
 
@@ -463,7 +472,7 @@ def test_an_answer_that_stops_moving_is_cut() -> None:
     client.received()
     client.connection.on_deadline(later(0))
     assert client.received() == b""
-    assert client.wire.is_aborted
+    assert client.wire.has_ended
     assert stage.records.outcome.code == "response_cut"
 
 
