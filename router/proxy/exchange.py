@@ -23,8 +23,7 @@ from router.proxy.wire.response_head import SCOPED, ResponseHead
 from router.proxy.wire.rewriting import CACHING, ResponseScope, crossing_response_head
 from router.routing.target import forwarded_target
 
-CLIENT_CLOSED: Final = 499
-"""The status that logs and metrics show when the client left before a response began (nginx's number)."""
+CLIENT_CLOSED: Final = 499  # nginx's number: the client left before a response began
 # Enum members by name: looking one up on its class is a call.
 _HELD: Final = Sending.HELD
 _SENDING_BODY: Final = Sending.BODY
@@ -231,8 +230,8 @@ class Exchange(Request):
     def response_interim(self, head: ResponseHead) -> None:
         """A 1xx response: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
-            scope = self._scope(head)
-            self.client.write(crossing_response_head(head, drop_chunked=True, scope=scope))
+            crossing = crossing_response_head(head, drop_chunked=True, scope=self._scope(head))
+            self.client.write(crossing)
 
     def response_whole(
         self, head: ResponseHead, reader: BodyReader | None, pieces: list[bytes], *, clean: bool

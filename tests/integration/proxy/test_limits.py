@@ -262,7 +262,7 @@ async def test_an_answer_in_which_nothing_moves_is_cut(start_router, pod):
     router.pass_time(301)
     with pytest.raises(CutShortError) as cut:
         await client.read(1)
-    assert cut.value.how == "reset"
+    assert cut.value.how == "eof"
     await sandbox.rest()
     outcome = await router.outcome()
     assert (outcome.code, outcome.upstream_error) == ("response_cut", "response_timeout")

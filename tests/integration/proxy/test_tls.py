@@ -154,7 +154,8 @@ async def test_an_answer_cut_short_is_visible(secure, pod, tls):
         sandbox.reset()
         with pytest.raises(CutShortError) as cut:
             await client.read(100)
-        assert cut.value.how == "reset"
+        # Only what the end of the connection would complete needs more than an end.
+        assert cut.value.how == ("eof" if version == "HTTP/1.1" else "reset")
 
 
 async def test_the_last_answer_is_whole_before_the_connection_ends(secure, pod, tls):
