@@ -78,13 +78,15 @@ async def test_an_idle_connection_is_closed_after_keepalive_timeout(start_router
         assert await client.end() == "eof"
 
 
-async def test_a_connection_that_never_sends_a_request_is_closed_after_keepalive_timeout(
-    start_router,
-):
-    router = await start_router(keepalive_timeout_s=620)
+async def test_a_connection_that_asks_no_more_is_closed_after_keepalive_timeout(start_router):
+    router = await start_router(header_timeout_s=10, keepalive_timeout_s=600)
     client = await router.connect()
+    client.send(request("GET", "/healthz", sandbox=None))
+    assert (await client.answer()).status == 200
+    router.pass_time(599)
     await settled()
-    router.pass_time(621)
+    assert client.ended == ""
+    router.pass_time(2)
     assert await client.end() == "eof"
 
 
