@@ -26,7 +26,8 @@ else
 test: $(COMPLETE) compile
 	$(BIN)/python -m pytest tests/unit -n 2 -m "not alone"
 	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -n 2 -m "not alone"
-	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest -m alone || test $$? -eq 5
+	$(BIN)/python -m pytest tests/unit -m alone || test $$? -eq 5
+	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -m alone || test $$? -eq 5
 endif
 
 sanitize: $(COMPLETE) ## fuzz a build of the scanner that finds reads and writes out of bounds (ARGS: seconds)
