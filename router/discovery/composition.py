@@ -31,6 +31,8 @@ def compose(
     traits = sandbox.traits
     if traits.intent is Intent.SUSPENDED:
         return _absent(sandbox, State.SUSPENDED, traits.reason or "SandboxSuspended")
+    if traits.intent is Intent.OVER:
+        return _absent(sandbox, State.FINISHED, traits.reason)
     own = [pod for pod in pods if pod.sandbox_uid == sandbox.uid]
     found = candidates(own, traits.pod_name or ref.name)
     if len(found) > 1:

@@ -37,6 +37,8 @@ class Intent(enum.Enum):
     RUNNING = "running"
     SUSPENDED = "suspended"
     FINISHED = "finished"
+    OVER = "over"
+    """Finished and told to be suspended: resuming wouldn't bring it back, and no pod counts any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     ready = condition(section(item, "status"), "Ready")
     intent = _intent(metadata, section(item, "spec"), ready)
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
-    if intent is Intent.FINISHED and metadata.get("deletionTimestamp") is not None:
+    if metadata.get("deletionTimestamp") is not None:
         reason = "SandboxDeleting"
     return SandboxRecord(
         ref=SandboxRef(namespace, name),
@@ -112,21 +114,25 @@ def _claim_uid(metadata: JsonObject, name: str) -> str:
 
 
 def _intent(metadata: JsonObject, spec: JsonObject, ready: JsonObject) -> Intent:
+    is_finished = metadata.get("deletionTimestamp") is not None or _is_terminal(metadata, ready)
+    if _is_suspended(spec):
+        return Intent.OVER if is_finished else Intent.SUSPENDED
+    return Intent.FINISHED if is_finished else Intent.RUNNING
+
+
+def _is_suspended(spec: JsonObject) -> bool:
     # v1alpha1 said it with replicas: 0.
-    if spec.get("operatingMode") == "Suspended" or (
+    return spec.get("operatingMode") == "Suspended" or (
         "operatingMode" not in spec and spec.get("replicas") == 0
-    ):
-        return Intent.SUSPENDED
-    if metadata.get("deletionTimestamp") is not None:
-        return Intent.FINISHED
-    if is_condition(ready, "False") and text(ready, "reason") in TERMINAL_REASONS:
-        # A condition from before the last change of the spec lingers, for example after a resume.
-        observed, current = ready.get("observedGeneration"), metadata.get("generation")
-        is_lingering = (
-            isinstance(observed, int) and isinstance(current, int) and 0 < observed < current
-        )
-        return Intent.RUNNING if is_lingering else Intent.FINISHED
-    return Intent.RUNNING
+    )
+
+
+def _is_terminal(metadata: JsonObject, ready: JsonObject) -> bool:
+    if not is_condition(ready, "False") or text(ready, "reason") not in TERMINAL_REASONS:
+        return False
+    # A condition from before the last change of the spec lingers, for example after a resume.
+    observed, current = ready.get("observedGeneration"), metadata.get("generation")
+    return not (isinstance(observed, int) and isinstance(current, int) and 0 < observed < current)
 
 
 def _tokens_not_before(value: object) -> tuple[float, str]:

@@ -87,6 +87,15 @@ def test_suspended_outranks_a_pod_that_still_runs() -> None:
 
 
 @pytest.mark.parametrize("reason", ["SandboxExpired", "PodFailed", "PodSucceeded"])
+def test_a_suspended_sandbox_that_has_finished_is_finished_whatever_its_pod_says(
+    reason: str,
+) -> None:
+    box = a_sandbox(mode="Suspended", reason=reason)
+
+    assert state_of(a_pod(), box=box) == state_of(box=box) == (State.FINISHED, reason)
+
+
+@pytest.mark.parametrize("reason", ["SandboxExpired", "PodFailed", "PodSucceeded"])
 def test_a_finished_sandbox_without_a_running_pod_is_finished(reason: str) -> None:
     assert state_of(box=a_sandbox(reason=reason)) == (State.FINISHED, reason)
 

@@ -54,6 +54,35 @@ def test_every_other_reason_means_still_starting(reason: str) -> None:
     assert parse_sandbox(sandbox("box", reason=reason)).traits.intent is Intent.RUNNING
 
 
+@pytest.mark.parametrize("reason", ["SandboxExpired", "PodFailed", "PodSucceeded"])
+def test_a_terminal_reason_outranks_suspended(reason: str) -> None:
+    record = parse_sandbox(sandbox("box", mode="Suspended", reason=reason))
+    old_form = sandbox("box", reason=reason)
+    old_form["spec"] = {"replicas": 0}
+
+    assert (record.traits.intent, record.traits.reason) == (Intent.OVER, reason)
+    assert parse_sandbox(old_form).traits.intent is Intent.OVER
+
+
+def test_a_terminal_reason_from_before_a_suspend_lingers_only() -> None:
+    item = sandbox("box", mode="Suspended", generation=5)
+    item["status"]["conditions"] = [ready_condition(False, "PodFailed", generation=4)]
+
+    assert parse_sandbox(item).traits.intent is Intent.SUSPENDED
+
+
+def test_a_suspended_sandbox_that_is_being_deleted_will_not_come_back() -> None:
+    item = sandbox(
+        "box",
+        mode="Suspended",
+        reason="SandboxSuspended",
+        deletionTimestamp="2026-11-01T00:00:00Z",
+    )
+    record = parse_sandbox(item)
+
+    assert (record.traits.intent, record.traits.reason) == (Intent.OVER, "SandboxDeleting")
+
+
 def test_a_terminal_reason_from_before_the_last_change_of_the_spec_lingers_only() -> None:
     item = sandbox("box", reason="SandboxExpired", generation=5)
     item["status"]["conditions"] = [ready_condition(False, "SandboxExpired", generation=4)]

@@ -163,13 +163,14 @@ class World:
                 and found[0]["status"]["conditions"][0]["status"] == "True"
                 and (POOL_LABEL not in found[0]["metadata"]["labels"] or owners == ["SandboxClaim"])
             )
+            is_over = box["status"]["conditions"][0]["reason"] == "SandboxExpired"
             if box["spec"]["operatingMode"] == "Suspended":
-                expected[_ref(box)] = (State.SUSPENDED, "")
+                expected[_ref(box)] = (State.FINISHED if is_over else State.SUSPENDED, "")
             elif is_routable:
                 expected[_ref(box)] = (State.READY, found[0]["metadata"]["uid"])
             elif len(found) > 1:
                 expected[_ref(box)] = (State.STARTING, "")
-            elif box["status"]["conditions"][0]["reason"] == "SandboxExpired":
+            elif is_over:
                 expected[_ref(box)] = (State.FINISHED, "")
             else:
                 expected[_ref(box)] = (State.STARTING, "")
