@@ -134,11 +134,26 @@ class KubernetesApi:
             return _decoded(await _body(response))
 
     async def post_json(self, path: str, body: JsonObject, *, timeout_s: float) -> JsonObject:
-        """Returns the decoded answer to a created object (a review). Raises ApiError, also when `timeout_s` is over."""
+        """Returns the decoded answer to a created object. Raises ApiError, also when `timeout_s` is over."""
+        return await self._write("POST", path, body, timeout_s=timeout_s)
+
+    async def put_json(self, path: str, body: JsonObject, *, timeout_s: float) -> JsonObject:
+        """Returns an object as it was replaced: only the very version that `body` names. Raises ApiError as post_json."""
+        return await self._write("PUT", path, body, timeout_s=timeout_s)
+
+    async def patch_json(
+        self, path: str, operations: list[JsonObject], *, timeout_s: float
+    ) -> JsonObject:
+        """Returns an object as a JSON Patch (RFC 6902) left it; a `test` that fails is a 422. Raises ApiError as post_json."""
+        return await self._write("PATCH", path, operations, timeout_s=timeout_s)
+
+    async def _write(
+        self, method: str, path: str, body: JsonObject | list[JsonObject], *, timeout_s: float
+    ) -> JsonObject:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                self.stream("POST", path, {}, read_timeout_s=2 * timeout_s, body=body) as response,
+                self.stream(method, path, {}, read_timeout_s=2 * timeout_s, body=body) as response,
             ):
                 return _decoded(await _body(response))
         except TimeoutError as error:
@@ -152,7 +167,7 @@ class KubernetesApi:
         params: Mapping[str, str],
         *,
         read_timeout_s: float,
-        body: JsonObject | None = None,
+        body: JsonObject | list[JsonObject] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields a response with a 2xx status whose body is still to be read; each read may take `read_timeout_s`.
 
@@ -167,7 +182,7 @@ class KubernetesApi:
                 method,
                 url,
                 data=None if body is None else orjson.dumps(body),
-                headers=self._headers(has_body=body is not None),
+                headers=self._headers(body),
                 ssl=self._current_ssl(),
                 server_hostname=self._access.tls_server_name,
                 proxy=self._access.proxy,
@@ -183,8 +198,8 @@ class KubernetesApi:
             reason = "Timeout" if isinstance(error, TimeoutError) else ""
             raise ApiError(0, f"{type(error).__name__}: {error}"[:500], reason=reason) from error
 
-    def _headers(self, *, has_body: bool) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"} if has_body else {}
+    def _headers(self, body: JsonObject | list[JsonObject] | None) -> dict[str, str]:
+        headers = {} if body is None else {"Content-Type": _content_type(body)}
         authorization = self._access.header()
         if authorization:
             headers["Authorization"] = authorization
@@ -205,6 +220,11 @@ class KubernetesApi:
                 return self._ssl
             self._certificates_of = changed_at
         return self._ssl
+
+
+def _content_type(body: JsonObject | list[JsonObject]) -> str:
+    # A list is a patch: no object of the API is one.
+    return "application/json-patch+json" if isinstance(body, list) else "application/json"
 
 
 def _keepalive_socket(address_info: Any) -> socket.socket:

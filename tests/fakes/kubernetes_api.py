@@ -31,8 +31,9 @@ from tests.fakes.kubernetes_calls import (
     to_version,
 )
 from tests.fakes.kubernetes_faults import Faults
-from tests.fakes.kubernetes_patches import UnsupportedPatch, apply_patch
+from tests.fakes.kubernetes_patches import RefusedPatch, UnsupportedPatch, apply_patch
 from tests.fakes.kubernetes_store import (
+    MORE_KINDS,
     NAMESPACED_KINDS,
     Conflict,
     Expired,
@@ -77,7 +78,7 @@ class FakeKubernetes:
     """The Authorization headers of every request so far."""
 
     def __post_init__(self) -> None:
-        self.served = {kind: kind.versions for kind in NAMESPACED_KINDS}
+        self.served = {kind: kind.versions for kind in (*NAMESPACED_KINDS, *MORE_KINDS)}
         """The API versions served of each kind; () = the CRD is missing."""
         self._snapshots: dict[str, tuple[int, list[JsonObject]]] = {}
         self._socket: socket.socket | None = None
@@ -235,6 +236,10 @@ class FakeKubernetes:
             return failure(410, "The provided continue parameter is too old")
         except UnsupportedPatch as error:
             return failure(415, str(error))
+        except RefusedPatch as error:
+            # The real one's words, which don't say what failed.
+            message = "the server rejected our request due to an error in our request"
+            return failure(422, message, reason="Invalid", test=str(error))
 
     async def _one(self, call: Call) -> web.Response:
         namespace, name = call.namespace or "default", call.name or ""

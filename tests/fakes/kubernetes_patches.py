@@ -24,6 +24,10 @@ class UnsupportedPatch(Exception):
     """A content type or operation that the fake does not know."""
 
 
+class RefusedPatch(Exception):
+    """A JSON Patch that doesn't fit the object: a failed test, or a path that isn't there."""
+
+
 def apply_patch(content_type: str, item: Any, raw: bytes) -> Any:
     """Returns the patched copy of `item`."""
     patch = orjson.loads(raw)
@@ -34,7 +38,10 @@ def apply_patch(content_type: str, item: Any, raw: bytes) -> Any:
     if content_type == JSON:
         patched = copy.deepcopy(item)
         for operation in patch:
-            _operate(patched, operation)
+            try:
+                _operate(patched, operation)
+            except (KeyError, IndexError) as error:
+                raise RefusedPatch(f"{operation['op']}: no {operation['path']}") from error
         return patched
     raise UnsupportedPatch(content_type)
 
@@ -96,12 +103,15 @@ def _operate(item: Any, operation: dict[str, Any]) -> None:
             del item[position]
         else:
             raise UnsupportedPatch(kind)
-    elif kind in ("add", "replace"):
+    elif kind == "add":
+        item[last] = operation["value"]
+    elif kind == "replace":
+        item[last]  # RFC 6902 §4.3: what is replaced must exist
         item[last] = operation["value"]
     elif kind == "remove":
         del item[last]
     elif kind == "test":
         if item.get(last) != operation["value"]:
-            raise UnsupportedPatch(f"test failed at {operation['path']}")
+            raise RefusedPatch(f"testing value {operation['path']} failed")
     else:
         raise UnsupportedPatch(kind)

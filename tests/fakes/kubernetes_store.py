@@ -37,6 +37,10 @@ CLAIMS = Kind(
     "extensions.agents.x-k8s.io", ("v1beta1", "v1alpha1"), "sandboxclaims", "SandboxClaim"
 )
 NAMESPACED_KINDS = (PODS, SANDBOXES, CLAIMS)
+LEASES = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", has_status=False)
+SLICES = Kind("discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", has_status=False)
+MORE_KINDS = (LEASES, SLICES)
+"""What the suspender reads and writes beside Sandboxes."""
 
 
 @dataclass(slots=True)
@@ -128,7 +132,7 @@ class ObjectStore:
         before = self.get(kind, namespace, name)
         after = change(copy.deepcopy(before))
         after["metadata"]["uid"] = before["metadata"]["uid"]
-        if after.get("spec") != before.get("spec"):
+        if _content(after) != _content(before):
             after["metadata"]["generation"] = before["metadata"].get("generation", 0) + 1
         if after == before:
             return before
@@ -173,6 +177,13 @@ class ObjectStore:
         self._versions.append(self.version)
         self.wake_watches()
         return before if after is None else after  # type: ignore[return-value]
+
+
+def _content(item: JsonObject) -> JsonObject:
+    """Returns what a new generation is counted for: the spec; all but the metadata where there is none (EndpointSlice)."""
+    if "spec" in item or "status" in item:
+        return item.get("spec") or {}
+    return {key: value for key, value in item.items() if key != "metadata"}
 
 
 def now() -> str:

@@ -10,9 +10,12 @@ import trustme
 
 from router.kube.api_client import ApiError, KubernetesApi
 from router.kube.cluster_access import ClusterAccess, kubeconfig_access
+from tests.fakes.cluster_objects import sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes, User
+from tests.fakes.kubernetes_store import SANDBOXES
 
 LIST = "/api/v1/pods"
+BOX = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes/box"
 
 
 async def get(api: KubernetesApi) -> dict[str, Any]:
@@ -235,3 +238,54 @@ def _server_tls(authority: trustme.CA) -> ssl.SSLContext:
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+class TestWriting:
+    """What changes objects."""
+
+    async def test_a_patch_changes_what_its_tests_let_it(self) -> None:
+        async with (
+            FakeKubernetes() as fake,
+            KubernetesApi(access=ClusterAccess(server=fake.url)) as api,
+        ):
+            box = fake.store.create(SANDBOXES, sandbox("box"))
+            operations = [
+                {"op": "test", "path": "/metadata/uid", "value": box["metadata"]["uid"]},
+                {"op": "replace", "path": "/spec/operatingMode", "value": "Suspended"},
+            ]
+
+            changed = await api.patch_json(BOX, operations, timeout_s=2.0)
+
+        assert changed["spec"]["operatingMode"] == "Suspended"
+
+    async def test_a_patch_whose_test_fails_is_a_422_and_changes_nothing(self) -> None:
+        async with (
+            FakeKubernetes() as fake,
+            KubernetesApi(access=ClusterAccess(server=fake.url)) as api,
+        ):
+            fake.store.create(SANDBOXES, sandbox("box"))
+            operations = [
+                {"op": "test", "path": "/metadata/uid", "value": "another"},
+                {"op": "replace", "path": "/spec/operatingMode", "value": "Suspended"},
+            ]
+
+            with pytest.raises(ApiError) as caught:
+                await api.patch_json(BOX, operations, timeout_s=2.0)
+            box = await api.get_json(BOX, {}, read_timeout_s=2.0)
+
+        assert caught.value.status == 422
+        assert box["spec"]["operatingMode"] == "Running"
+
+    async def test_an_object_is_replaced_only_as_the_version_that_was_read(self) -> None:
+        async with (
+            FakeKubernetes() as fake,
+            KubernetesApi(access=ClusterAccess(server=fake.url)) as api,
+        ):
+            read = fake.store.create(SANDBOXES, sandbox("box"))
+            labelled = {**read, "metadata": {**read["metadata"], "labels": {"a": "b"}}}
+            await api.put_json(BOX, labelled, timeout_s=2.0)
+
+            with pytest.raises(ApiError) as caught:
+                await api.put_json(BOX, labelled, timeout_s=2.0)
+
+        assert caught.value.status == 409
