@@ -299,7 +299,7 @@ class Admission:
         self, request: Request, target: Target, endpoint: Endpoint
     ) -> Permit | AwaitAuthorization:
         """Returns the Permit for this very pod, or what has to be asked first. Raises Forbidden, SandboxReplaced."""
-        permit = request.permit
+        permit, is_new = request.permit, False
         if permit is None or not self._source.is_current(permit.endpoint):
             assert request.authenticated is not None
             names = self._source.names(endpoint, target.ref)
@@ -308,11 +308,12 @@ class Admission:
             )
             if not isinstance(answer, Permit):
                 return AwaitAuthorization(answer, endpoint, names)
-            permit = answer
-            self._remember(request, target, permit)
+            permit, is_new = answer, True
         self._note(request, permit)
         if target.uid and not permit.endpoint.answers_to_uid(target.uid):
             raise SandboxReplaced
+        if is_new:  # behind every check: what is remembered is never checked again
+            self._remember(request, target, permit)
         return permit
 
     def _note_caller(self, request: Request, authenticated: Authenticated) -> None:

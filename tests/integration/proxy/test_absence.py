@@ -48,6 +48,16 @@ async def test_the_wrong_uid_is_404_whatever_the_state(router, pod, state):
     assert pod.connections == 0
 
 
+async def test_the_wrong_uid_is_404_however_often_one_connection_asks(router, pod):
+    router.knows(pod, uid="pod-1")
+    client = await router.connect()
+    client.send(request("GET", "/", ("X-Sandbox-UID", "gone")) * 3)
+    for _ in range(3):
+        told = await client.answer()
+        assert (told.status, told.code) == (404, "sandbox_replaced")
+    assert pod.connections == 0
+
+
 async def test_a_uid_is_held_to_what_comes_after_waiting(router, pod):
     router.knows(pod, uid="", state=State.STARTING)
     client = await router.connect()

@@ -26,6 +26,7 @@ from router.errors import (
     MethodNotSupported,
     RouterError,
     SandboxNotReady,
+    SandboxReplaced,
     SandboxSuspended,
     Unauthenticated,
 )
@@ -269,6 +270,20 @@ def test_the_same_again_is_not_authenticated_again() -> None:
     for _ in range(3):
         assert door.is_remembered(credential)
     assert door.authorizer.allowed == 4
+
+
+@pytest.mark.parametrize("uid", ["pod-0", "sandbox-1", "POD-1"])
+def test_a_sandbox_that_is_not_the_one_meant_is_refused_however_often_it_is_asked_for(
+    uid: str,
+) -> None:
+    door, credential = Door(), token()
+    assert not door.is_remembered(credential)
+    for _ in range(3):
+        with pytest.raises(SandboxReplaced):
+            door.ask(credential, X_Sandbox_UID=uid)
+    assert isinstance(door.ask(credential, X_Sandbox_UID="pod-1"), Permit)
+    with pytest.raises(SandboxReplaced):
+        door.ask(credential, X_Sandbox_UID=uid)
 
 
 def test_what_was_remembered_is_told_like_the_first_time() -> None:
