@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from router.discovery.composition import candidates
 from router.discovery.pods import PodRecord
-from router.discovery.sandboxes import TOKENS_NOT_BEFORE_ANNOTATION, SandboxRecord
+from router.discovery.sandboxes import SandboxRecord
 from router.routing.endpoint import SandboxRef
-from router.timestamps import FORM
 
 _SHOWN_NAMES = 5
 
@@ -17,22 +16,15 @@ def notes_of(
     ref: SandboxRef, sandbox: SandboxRecord | None, pods: Sequence[PodRecord]
 ) -> tuple[str, ...]:
     """Returns what could not be followed in the Sandbox object, and what is odd about the pods that carry its reference."""
-    return (*_of_annotations(sandbox), *_of_several(ref, sandbox, pods), *_of_addresses(pods))
+    unreadable = sandbox.traits.unreadable if sandbox is not None else ()
+    return (*unreadable, *_of_several(ref, sandbox, pods), *_of_addresses(pods))
 
 
 def is_plain(sandbox: SandboxRecord | None, pods: Sequence[PodRecord]) -> bool:
     """Returns True when there can be no notes: the quick answer for almost all."""
-    if sandbox is not None and sandbox.traits.unreadable_time:
+    if sandbox is not None and sandbox.traits.unreadable:
         return False
     return not pods or (len(pods) == 1 and not pods[0].traits.refused_address)
-
-
-def _of_annotations(sandbox: SandboxRecord | None) -> Iterable[str]:
-    if sandbox is not None and sandbox.traits.unreadable_time:
-        yield (
-            f"every token is refused: the annotation {TOKENS_NOT_BEFORE_ANNOTATION} is "
-            f"{sandbox.traits.unreadable_time}; it must be {FORM}"
-        )
 
 
 def _of_several(

@@ -24,7 +24,7 @@ from router.timestamps import parse_timestamp
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
 PATH_MODE_ANNOTATION = "router.agents.x-k8s.io/path-mode"
-PATH_MODES = frozenset({"strip", "keep"})
+PATH_MODES = ("strip", "keep")
 SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
@@ -54,10 +54,10 @@ class SandboxTraits:
     """The SandboxClaim that controls it, "" when none does, SAME_NAME for a claim that has the Sandbox's own name."""
     tokens_not_before: float
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is new enough."""
-    unreadable_time: str = ""
-    """The beginning of that annotation when it can't be read, for people."""
     path_mode: str = ""
     """`strip`, `keep`, or "" where the Sandbox says neither."""
+    unreadable: tuple[str, ...] = ()
+    """What the router does for want of an annotation that it can read, a sentence for each, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     annotations = section(metadata, "annotations")
     ready = condition(section(item, "status"), "Ready")
     intent = _intent(metadata, section(item, "spec"), ready)
+    not_before, unreadable_time = _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION))
+    path_mode, unreadable_mode = _path_mode(annotations.get(PATH_MODE_ANNOTATION))
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
     if metadata.get("deletionTimestamp") is not None:
         reason = "SandboxDeleting"
@@ -95,14 +97,21 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             reason,
             text(annotations, POD_NAME_ANNOTATION),
             _claim_uid(metadata, name),
-            *_tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION)),
-            _path_mode(text(annotations, PATH_MODE_ANNOTATION)),
+            not_before,
+            path_mode,
+            (*unreadable_time, *unreadable_mode),
         ),
     )
 
 
-def _path_mode(said: str) -> str:
-    return said if said in PATH_MODES else ""
+def _path_mode(value: object) -> tuple[str, tuple[str, ...]]:
+    """Returns the mode, "" without one, and what to tell people."""
+    if value is None or (isinstance(value, str) and value in PATH_MODES):
+        return value or "", ()
+    return "", (
+        f"the router's own path-mode counts: the annotation {PATH_MODE_ANNOTATION} is "
+        f"{_shown(value)}; it must be {' or '.join(PATH_MODES)}",
+    )
 
 
 def _claim_uid(metadata: JsonObject, name: str) -> str:
@@ -135,11 +144,18 @@ def _is_terminal(metadata: JsonObject, ready: JsonObject) -> bool:
     return not (isinstance(observed, int) and isinstance(current, int) and 0 < observed < current)
 
 
-def _tokens_not_before(value: object) -> tuple[float, str]:
-    """Returns the time in Unix seconds, and what could not be read. An annotation that is there never means "no rule"."""
+def _tokens_not_before(value: object) -> tuple[float, tuple[str, ...]]:
+    """Returns the time in Unix seconds, and what to tell people. An annotation that is there never means "no rule"."""
     if value is None:
-        return 0.0, ""
+        return 0.0, ()
     try:
-        return max(parse_timestamp(value), 1.0), ""
-    except ValueError:
-        return math.inf, repr(value)[:_SHOWN_TEXT_LIMIT]
+        return max(parse_timestamp(value), 1.0), ()
+    except ValueError as error:
+        return math.inf, (
+            f"every token is refused: the annotation {TOKENS_NOT_BEFORE_ANNOTATION} is "
+            f"{_shown(value)}; it {error}",
+        )
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_TEXT_LIMIT]

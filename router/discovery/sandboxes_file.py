@@ -12,12 +12,16 @@ from typing import Any
 
 import yaml
 
+from router.discovery.sandboxes import PATH_MODES
 from router.routing.endpoint import NO_PORTS, Endpoint, SandboxRef, State
+from router.timestamps import FORM, parse_timestamp
 
 # The C loader is ten times faster and keeps the same line marks; a file may hold thousands of entries.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_KEYS = ("name", "namespace", "host", "uid", "ports", "state")
+_KEYS = (
+    "name", "namespace", "host", "uid", "ports", "state", "path-mode", "tokens-not-before"
+)  # fmt: skip
 _STATES = tuple(state.value for state in State)
 _SHOWN_MISTAKES = 20
 
@@ -107,6 +111,10 @@ class _Reader:
         state = State(
             self._text(fields, "state", "ready", _is_state, f"must be one of {', '.join(_STATES)}")
         )
+        path_mode = self._text(
+            fields, "path-mode", "", _is_path_mode, f"must be {' or '.join(PATH_MODES)}"
+        )
+        not_before = self._text(fields, "tokens-not-before", "", _is_time, f"must be {FORM}")
         ports = self._ports(fields.get("ports"))
         ref = SandboxRef(namespace, name)
         if len(self.mistakes) > found_before:
@@ -120,6 +128,8 @@ class _Reader:
             state=state,
             addresses=(_canonical(host),) if state is State.READY else (),
             ports=ports,
+            path_mode=path_mode,
+            tokens_not_before=max(parse_timestamp(not_before), 1.0) if not_before else 0.0,
         )
 
     def _mapping(self, node: yaml.MappingNode, known: tuple[str, ...]) -> dict[str, yaml.Node]:
@@ -196,6 +206,18 @@ def _is_uid(text: str) -> bool:
 
 def _is_state(text: str) -> bool:
     return text in _STATES
+
+
+def _is_path_mode(text: str) -> bool:
+    return text in PATH_MODES
+
+
+def _is_time(text: str) -> bool:
+    try:
+        parse_timestamp(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_host(text: str) -> bool:

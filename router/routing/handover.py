@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -96,7 +97,9 @@ async def fetch(ask: Callable[[Page], Awaitable[Page | None]]) -> HandedTable | 
 # By the fields' names, so that one that is new to Endpoint travels too.
 _FIELDS: Final = tuple(field.name for field in fields(Endpoint))
 _VALUES: Final = attrgetter(*_FIELDS)
-_REF, _STATE, _ADDRESSES, _PORTS = map(_FIELDS.index, ("ref", "state", "addresses", "ports"))
+_REF, _STATE, _ADDRESSES, _PORTS, _NOT_BEFORE = map(
+    _FIELDS.index, ("ref", "state", "addresses", "ports", "tokens_not_before")
+)
 
 
 def _packed(endpoint: Endpoint) -> list[Any]:
@@ -104,6 +107,8 @@ def _packed(endpoint: Endpoint) -> list[Any]:
     values[_REF] = list(endpoint.ref)
     values[_STATE] = endpoint.state.value
     values[_PORTS] = list(endpoint.ports.items())
+    # JSON has no infinity: it would arrive as "no such rule".
+    values[_NOT_BEFORE] = None if math.isinf(endpoint.tokens_not_before) else values[_NOT_BEFORE]
     return values
 
 
@@ -112,4 +117,5 @@ def _unpacked(values: list[Any]) -> Endpoint:
     values[_STATE] = State(values[_STATE])
     values[_ADDRESSES] = tuple(values[_ADDRESSES])
     values[_PORTS] = dict(values[_PORTS]) if values[_PORTS] else NO_PORTS
+    values[_NOT_BEFORE] = math.inf if values[_NOT_BEFORE] is None else values[_NOT_BEFORE]
     return Endpoint(*values)

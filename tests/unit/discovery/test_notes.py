@@ -51,6 +51,18 @@ def test_an_unreadable_time_is_noted_with_what_it_says_what_it_does_and_what_to_
     )
 
 
+def test_an_unreadable_path_mode_is_told_on_the_sandboxs_line_and_in_the_log(
+    table: SandboxTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    bad = {"router.agents.x-k8s.io/path-mode": "Keep"}
+    table.upsert_sandbox(parse_sandbox(sandbox("box", annotations=bad)))
+
+    (note,) = table.notes(REF)
+    assert note.endswith("path-mode is 'Keep'; it must be strip or keep")
+    assert told(caplog) == [note]
+
+
 def test_the_log_tells_a_note_once_and_again_only_when_it_is_another(
     table: SandboxTable, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from router.discovery.sandboxes import SAME_NAME, Intent, parse_sandbox
 from tests.fakes.cluster_objects import EXTENSIONS, owner, ready_condition, sandbox
 
 TOKENS = "router.agents.x-k8s.io/tokens-not-before"
+PATH_MODE = "router.agents.x-k8s.io/path-mode"
 
 
 def test_a_running_sandbox_has_no_reason_once_it_is_ready() -> None:
@@ -163,21 +165,39 @@ def test_tokens_not_before_that_cannot_be_read_refuses_every_token(value: str) -
     traits = parse_sandbox(sandbox("box", annotations={TOKENS: value})).traits
 
     assert traits.tokens_not_before == math.inf
-    assert traits.unreadable_time == repr(value)
+    (told,) = traits.unreadable
+    assert f"tokens-not-before is {value!r};" in told
 
 
 def test_of_an_annotation_that_cannot_be_read_only_the_beginning_is_kept() -> None:
     traits = parse_sandbox(sandbox("box", annotations={TOKENS: "x" * 1000})).traits
 
-    assert traits.unreadable_time == "'" + "x" * 63
+    (told,) = traits.unreadable
+    assert "'" + "x" * 63 + ";" in told
 
 
-@pytest.mark.parametrize(
-    ("value", "mode"), [("keep", "keep"), ("strip", "strip"), ("Keep", ""), ("", ""), (7, "")]
-)
-def test_a_sandbox_says_what_becomes_of_its_path(value: object, mode: str) -> None:
-    item = sandbox("box", annotations={"router.agents.x-k8s.io/path-mode": value})
-    assert parse_sandbox(item).traits.path_mode == mode
+@pytest.mark.parametrize(("value", "mode"), [("keep", "keep"), ("strip", "strip"), (None, "")])
+def test_a_sandbox_says_what_becomes_of_its_path(value: str | None, mode: str) -> None:
+    traits = parse_sandbox(sandbox("box", annotations={PATH_MODE: value})).traits  # type: ignore[dict-item]
+
+    assert (traits.path_mode, traits.unreadable) == (mode, ())
+
+
+@pytest.mark.parametrize("value", ["Keep", "", " keep", 7, ["keep"]])
+def test_a_path_mode_that_is_none_counts_for_nothing_and_is_told(value: Any) -> None:
+    traits = parse_sandbox(sandbox("box", annotations={PATH_MODE: value})).traits
+
+    assert traits.path_mode == ""
+    assert traits.unreadable == (
+        f"the router's own path-mode counts: the annotation {PATH_MODE} is {value!r}; "
+        "it must be strip or keep",
+    )
+
+
+def test_every_annotation_that_cannot_be_read_is_told() -> None:
+    item = sandbox("box", annotations={TOKENS: "yesterday", PATH_MODE: "Keep"})
+
+    assert len(parse_sandbox(item).traits.unreadable) == 2
 
 
 def test_without_the_annotation_no_token_is_too_old() -> None:

@@ -94,6 +94,15 @@ def test_a_made_uid_stays_while_the_entry_does_and_changes_with_what_is_dialled(
     assert len({endpoint.uid for endpoint in [one(), *changed]}) == 6
 
 
+def test_an_entry_says_what_annotations_say_in_a_cluster() -> None:
+    endpoint = one(**{"path-mode": "keep", "tokens-not-before": "2026-12-01T00:00:00Z"})
+
+    assert (endpoint.path_mode, endpoint.tokens_not_before) == ("keep", 1796083200.0)
+    assert (one().path_mode, one().tokens_not_before) == ("", 0.0)
+    assert one(**{"tokens-not-before": "1970-01-01 00:00:00Z"}).tokens_not_before == 1.0
+    assert endpoint.uid == one().uid
+
+
 def test_names_are_taken_as_they_are_written() -> None:
     assert one(name="1e3").ref.name == "1e3"
     assert one(name="on").ref.name == "on"
@@ -135,6 +144,14 @@ def test_names_are_taken_as_they_are_written() -> None:
         (
             "sandboxes:\n  - {name: box, host: h, state: running}",
             "must be one of ready, starting, suspended, finished",
+        ),
+        (
+            "sandboxes:\n  - {name: box, host: h, path-mode: Keep}",
+            "boxes.yaml:2: `path-mode: Keep` must be strip or keep",
+        ),
+        (
+            "sandboxes:\n  - {name: box, host: h, tokens-not-before: 2026-12-01}",
+            "`tokens-not-before: 2026-12-01` must be a time with its zone",
         ),
         ("sandboxes:\n  - {name: box, host: h, ports: [80]}", "`ports` must be a mapping"),
         ("sandboxes:\n  - {name: box, host: h, ports: {80: 0}}", "`0` in `ports` must be"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import orjson
@@ -21,8 +22,10 @@ RICH = Endpoint(
     "rich-1",
     "as it says",
     {8888: 40001},
-    1_764_547_200.5,
+    path_mode="keep",
+    tokens_not_before=1_764_547_200.5,
 )
+LOCKED = Endpoint(SandboxRef("team-b", "locked"), "", State.STARTING, tokens_not_before=math.inf)
 MINE = SandboxRef("team-a", "mine")
 
 
@@ -50,10 +53,10 @@ class Wire:
 
 
 async def test_a_table_arrives_as_it_was(index: EndpointIndex) -> None:
-    index.replace([BOX, RICH])
+    index.replace([BOX, RICH, LOCKED])
     index.set_alias(MINE, BOX.ref)
     handed = await fetch(Wire(Donor(index)).ask)
-    assert handed == HandedTable((BOX, RICH), {MINE: BOX.ref}, 7.0)
+    assert handed == HandedTable((BOX, RICH, LOCKED), {MINE: BOX.ref}, 7.0)
     assert handed.endpoints[0].ports is NO_PORTS
 
 
