@@ -19,6 +19,9 @@ from router.routing.index import EndpointIndex
 from router.routing.names import AddressesOnly, Resolver
 from router.routing.source import IndexSource
 from router.settings import Settings
+from router.telemetry import readings
+from router.telemetry.lookup_numbers import LookupNumbers
+from router.telemetry.metrics import Metrics
 
 
 class Discovery(Protocol):
@@ -71,15 +74,19 @@ class ClosableResolver(Resolver, Protocol):
         """Gives up what is being asked."""
 
 
-def build_resolver(settings: Settings) -> ClosableResolver:
-    """Returns what finds the addresses behind host names; only a watch knows none."""
+def build_resolver(settings: Settings, *, metrics: Metrics) -> ClosableResolver:
+    """Returns what finds the addresses behind host names, and shows its lookups; only a watch knows no names."""
     mode = settings.discovery.discovery
     if mode == "kubernetes":
         return AddressesOnly()
     from router.discovery.name_servers import NameServers  # seven megabytes that a watch can spare
     from router.discovery.resolver import CachingResolver
 
-    return CachingResolver(ask=NameServers().ask, allow_loopback=mode == "file")
+    lookups = LookupNumbers()
+    readings.read_lookups(metrics, lookups)
+    return CachingResolver(
+        ask=NameServers().ask, allow_loopback=mode == "file", on_lookup=lookups.ended
+    )
 
 
 def build_sandboxes(

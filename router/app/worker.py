@@ -187,7 +187,7 @@ class Worker:
         api = await self._api(resources, settings.discovery.discovery == "kubernetes")
         review_api = await self._api(resources, needs_reviews(settings))
         reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
-        resolver = build_resolver(settings)
+        resolver = build_resolver(settings, metrics=self.metrics)
         resources.push_async_callback(resolver.close)
         pool = Pool(
             max_idle=settings.limits.max_idle_upstream,

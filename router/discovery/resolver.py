@@ -33,6 +33,11 @@ class _Outcome:
     detail: str
     keep_s: float
 
+    @property
+    def kind(self) -> str:
+        """`answered`, or the value of an Unresolved."""
+        return "answered" if self.failure is None else self.failure.value
+
     def told(self) -> list[str]:
         if self.failure is not None:
             raise NameNotResolved(self.failure, self.detail)
@@ -42,11 +47,12 @@ class _Outcome:
 class _Question:
     """One name that is being asked for; everyone who wants it waits for the same answer."""
 
-    __slots__ = ("name", "outcome", "tenant")
+    __slots__ = ("began_at", "name", "outcome", "tenant")
 
     def __init__(self, name: str, tenant: str) -> None:
         self.name = name
         self.tenant = tenant
+        self.began_at = time.monotonic()
         self.outcome: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: _Outcome) -> None:
@@ -62,10 +68,15 @@ class CachingResolver:
         *,
         ask: Callable[[str], Awaitable[Answer]],
         allow_loopback: bool,
+        on_lookup: Callable[[str, float], None] = lambda how, took_s: None,
         max_questions: int = _MAX_QUESTIONS,
         max_remembered: int = _MAX_REMEMBERED,
     ) -> None:
-        """`allow_loopback` is for names that the operator wrote; a name that a client chose must not lead to this host."""
+        """`allow_loopback` is for names that the operator wrote; a name that a client chose must not lead to this host.
+
+        `on_lookup` hears how each lookup ended (`answered`, an Unresolved's value, or `given_up`) and how many seconds it took.
+        """
+        self._on_lookup = on_lookup
         self._ask = ask
         self._allow_loopback = allow_loopback
         self._max_questions = max_questions
@@ -124,7 +135,7 @@ class CachingResolver:
         name = next(iter(self._tenants[tenant]))
         self._tenants[tenant][name].cancel()
         question = self._open[name]
-        self._ended(question)
+        self._ended(question, "given_up")
         question.settle(
             _Outcome((), Unresolved.UNANSWERED, f"{name}: too many names are being asked for", 0)
         )
@@ -136,7 +147,7 @@ class CachingResolver:
             self._remember(question.name, outcome)
         finally:
             if self._open.get(question.name) is question:
-                self._ended(question)
+                self._ended(question, outcome.kind)
             question.settle(outcome)
 
     async def _outcome(self, name: str) -> _Outcome:
@@ -157,7 +168,8 @@ class CachingResolver:
         if len(self._remembered) > self._max_remembered:
             self._remembered.popitem(last=False)
 
-    def _ended(self, question: _Question) -> None:
+    def _ended(self, question: _Question, how: str) -> None:
+        self._on_lookup(how, time.monotonic() - question.began_at)
         del self._open[question.name]
         questions = self._tenants[question.tenant]
         del questions[question.name]

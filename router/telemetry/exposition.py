@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
 
-from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Kind
+from router.telemetry.metric_catalogue import BY_NAME, FAMILIES
+from router.telemetry.metric_family import Family, Kind
 from router.telemetry.snapshot import Series, Snapshot, without_forgotten
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

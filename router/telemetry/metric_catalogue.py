@@ -5,14 +5,10 @@ docs/metrics.md is generated from it: `python -m router.telemetry.metric_catalog
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
-
 from router import code_form
 from router.proxy.outcome import UPSTREAM_ERRORS
 from router.server.tls import HANDSHAKE_FAILURES
+from router.telemetry.metric_family import Family, Kind, Merge, Source
 from router.telemetry.metric_labels import (
     AUTH_FAILURE_REASONS,
     AUTH_MODES,
@@ -20,6 +16,8 @@ from router.telemetry.metric_labels import (
     CERTIFICATE_FILES,
     CONNECT_BUCKETS_S,
     CONNECT_OUTCOMES,
+    DNS_BUCKETS_S,
+    DNS_OUTCOMES,
     FIRST_BYTE_BUCKETS_S,
     INDEX_EVENTS,
     LOG_LOSSES,
@@ -35,60 +33,6 @@ from router.telemetry.metric_labels import (
     WATCH_RESTART_REASONS,
     WATCHED_RESOURCES,
 )
-
-
-class Kind(enum.Enum):
-    """The Prometheus type of a family."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class Merge(enum.Enum):
-    """How the values of several worker processes become one."""
-
-    SUM = "sum"
-    MAX = "max"
-    MIN = "min"
-
-
-class Source(enum.Enum):
-    """Who keeps the numbers of a family."""
-
-    METRICS = "metrics"
-    """Metrics itself, event by event."""
-    READING = "reading"
-    """Another room; it is asked at the scrape."""
-    PROCESS = "process"
-    """The operating system."""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric. `values` are the closed sets of its labels, in their order; None is a set that grows with use."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    values: tuple[tuple[str, ...] | None, ...] = ()
-    buckets_s: tuple[float, ...] = ()
-    merge: Merge = Merge.SUM
-    source: Source = Source.METRICS
-
-    def zero_series(self) -> Iterator[tuple[str, ...]]:
-        """Yields the labels of each series that a scrape shows before anything has happened, so that rates see the first event."""
-        if self.kind is Kind.COUNTER and self.source is not Source.PROCESS:
-            closed = [values for values in self.values if values is not None]
-            if len(closed) == len(self.labels):
-                yield from product(*closed)
-
-    def closed(self, label: int, value: str) -> str:
-        """Returns `value` if the label's closed set holds it, else `other`."""
-        values = self.values[label]
-        return value if values is None or value in values else OTHER
-
 
 _REQUEST_LABELS = ("method", "code", "sandbox_namespace")
 
@@ -220,6 +164,16 @@ FAMILIES: tuple[Family, ...] = (
         ("resource",),
         (WATCHED_RESOURCES,),
         merge=Merge.MAX,
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_dns_lookup_duration_seconds",
+        Kind.HISTOGRAM,
+        "Time until a host name's lookup ended, by how: `answered`, `unknown` (no such name or no address), `refused` (no sandbox can be at that address),"
+        " `unanswered`, or `given_up` (too many lookups at once). What is remembered is not looked up. Only where discovery goes by names.",
+        ("outcome",),
+        (DNS_OUTCOMES,),
+        DNS_BUCKETS_S,
         source=Source.READING,
     ),
     Family(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from router.auth.verifier import Reason
 from router.errors import RouterError
 from router.routing.endpoint import State
+from router.routing.names import Unresolved
 
 OTHER = "other"
 UNKNOWN = "unknown"
@@ -61,6 +62,7 @@ CONNECT_OUTCOMES = (
     "resolve_error",
     "abandoned",
 )
+DNS_OUTCOMES = ("answered", *(why.value for why in Unresolved), "given_up")
 POOL_STATES = ("idle", "active")
 LOG_LOSSES = ("repeated", "not_taken")
 SPAN_OUTCOMES = ("exported", "failed", "dropped")
@@ -74,4 +76,5 @@ FIRST_BYTE_BUCKETS_S = REQUEST_BUCKETS_S
 CONNECT_BUCKETS_S = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
+DNS_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 WAIT_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)

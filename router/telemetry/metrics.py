@@ -14,7 +14,8 @@ from typing import Final
 
 from router import code_form
 from router.proxy.outcome import Outcome
-from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Source
+from router.telemetry.metric_catalogue import BY_NAME, FAMILIES
+from router.telemetry.metric_family import Family, Kind, Source
 from router.telemetry.metric_labels import (
     CONNECT_BUCKETS_S,
     CONNECT_OUTCOMES,
@@ -29,6 +30,8 @@ from router.telemetry.snapshot import FORGOTTEN, Series, Snapshot
 
 Reading = Callable[[], float | Mapping[tuple[str, ...], float] | None]
 """Answers at a scrape: one number, numbers by their label values, or None for "not known yet"."""
+Histograms = Callable[[], Mapping[tuple[str, ...], Series]]
+"""Answers at a scrape: a histogram for each value of the labels."""
 
 _FAILED_CONNECTS: Final = {
     "connect_refused": "refused",
@@ -63,6 +66,7 @@ class Metrics:
         self._connect = {outcome: new_histogram(CONNECT_BUCKETS_S) for outcome in CONNECT_OUTCOMES}
         self._wait = new_histogram(WAIT_BUCKETS_S)
         self._readings: list[tuple[Family, Reading]] = []
+        self._histograms: dict[str, Histograms] = {}
         self._known_namespaces: Callable[[], Collection[str] | None] = lambda: None
 
     def __repr__(self) -> str:
@@ -124,6 +128,13 @@ class Metrics:
             raise ValueError(f"{name} is not read at the scrape")
         self._readings.append((family, reading))
 
+    def read_histograms(self, name: str, reading: Histograms) -> None:
+        """Asks `reading` for the family's histograms at each scrape. Raises KeyError, or ValueError for no such family."""
+        family = BY_NAME[name]
+        if family.source is not Source.READING or family.kind is not Kind.HISTOGRAM:
+            raise ValueError(f"{name} is no histogram that is read at the scrape")
+        self._histograms[name] = reading
+
     def read_namespaces(self, known: Callable[[], Collection[str] | None]) -> None:
         """Asks `known` at each scrape for the table's namespaces; None means that there is no complete table."""
         self._known_namespaces = known
@@ -138,6 +149,8 @@ class Metrics:
             found[name][labels] = series
         for family, reading in self._readings:
             self._add_reading(found, family, reading)
+        for name, histograms in self._histograms.items():
+            found[name] = {labels: list(series) for labels, series in histograms().items()}
         rows: Snapshot = {name: list(series.items()) for name, series in found.items() if series}
         rows[FORGOTTEN] = [((namespace,), []) for namespace in self._labels.forgotten]
         return rows

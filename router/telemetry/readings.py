@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from router.routing.endpoint import Endpoint, State
+from router.telemetry.lookup_numbers import LookupNumbers
 from router.telemetry.metric_labels import OTHER, SANDBOX_STATES, SETTING_OF_SOURCE
 from router.telemetry.metrics import Metrics
 from router.watched_file import FileStatus
@@ -184,6 +185,11 @@ def read_watches_refused(metrics: Metrics, refused: Callable[[], Mapping[str, in
         "sandbox_router_watches_refused",
         lambda: {(resource,): count for resource, count in refused().items()},
     )
+
+
+def read_lookups(metrics: Metrics, lookups: LookupNumbers) -> None:
+    """Shows how the lookups of names ended, and how long they took."""
+    metrics.read_histograms("sandbox_router_dns_lookup_duration_seconds", lookups.histograms)
 
 
 def read_access_log(metrics: Metrics, access_log: Dropping) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, Family, Kind, Merge
+from router.telemetry.metric_catalogue import BY_NAME, FAMILIES
+from router.telemetry.metric_family import Family, Kind, Merge
 from router.telemetry.metric_labels import NAMESPACE_LABEL
 
 Series: TypeAlias = list[float]

@@ -6,7 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-from router.telemetry.metric_catalogue import BY_NAME, Kind
+from router.telemetry.metric_catalogue import BY_NAME
+from router.telemetry.metric_family import Kind
 from tests.deploy import queries
 from tests.deploy.queries import FROM_THE_SCRAPE, Query
 from tests.deploy.rendering import DEPLOY, ROOT, found

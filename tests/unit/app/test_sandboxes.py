@@ -17,9 +17,11 @@ from router.routing.names import AddressesOnly, NameNotResolved
 from router.routing.source import IndexSource
 from router.routing.target import Target
 from router.settings import Settings
+from router.telemetry.metrics import Metrics
 from tests.unit.app.conftest import MakeSettings
 
 BOX_A = SandboxRef("default", "box-a")
+LOOKUPS = "sandbox_router_dns_lookup_duration_seconds"
 
 
 def built(settings: Settings, api: Any = None, retired: list[Endpoint] | None = None) -> Sandboxes:
@@ -131,7 +133,8 @@ def test_an_endpoint_is_current_as_long_as_it_is_the_same_pod(make_settings: Mak
 async def test_only_the_operator_may_name_loopback(
     make_settings: MakeSettings, mode: str, is_allowed: bool
 ) -> None:
-    resolver = build_resolver(make_settings(discovery=mode))
+    metrics = Metrics(version="1")
+    resolver = build_resolver(make_settings(discovery=mode), metrics=metrics)
     answer = resolver.resolve("localhost", deadline=time.monotonic() + 10)
     if is_allowed:
         assert "127.0.0.1" in await answer
@@ -139,7 +142,13 @@ async def test_only_the_operator_may_name_loopback(
         with pytest.raises(NameNotResolved, match=r"127\.0\.0\.1"):
             await answer
     await resolver.close()
+    lookups = {how: sum(series[:-1]) for (how,), series in metrics.snapshot()[LOOKUPS]}
+    assert lookups["answered" if is_allowed else "refused"] == sum(lookups.values()) == 1
 
 
 def test_a_watch_needs_no_resolver(make_settings: MakeSettings) -> None:
-    assert isinstance(build_resolver(make_settings(discovery="kubernetes")), AddressesOnly)
+    metrics = Metrics(version="1")
+    resolver = build_resolver(make_settings(discovery="kubernetes"), metrics=metrics)
+
+    assert isinstance(resolver, AddressesOnly)
+    assert LOOKUPS not in metrics.snapshot()

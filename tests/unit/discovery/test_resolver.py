@@ -286,6 +286,48 @@ async def test_a_tenants_hanging_names_do_not_delay_anothers(make: Make, servers
     assert repr(resolver).endswith("asking=0>")
 
 
+# --- what is told ----------------------------------------------------------------------------
+
+
+async def test_each_lookup_is_told_once_with_how_it_ended_and_how_long_it_took(
+    make: Make, servers: Servers, now: Time
+) -> None:
+    told: list[tuple[str, float]] = []
+    resolver = make(on_lookup=lambda how, took_s: told.append((how, took_s)))
+    servers.hangs(BOX)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(resolver.resolve(BOX, deadline=FAR))
+        await settle()
+        now.now_s += 0.25
+        servers.hanging[BOX].set()
+    await resolver.resolve(BOX, deadline=FAR)
+    assert told == [("answered", 0.25)]
+
+    servers.answers = {
+        "no.team-a": NameNotResolved(Unresolved.UNKNOWN, "no"),
+        "late.team-a": NameNotResolved(Unresolved.UNANSWERED, "late"),
+        "here.team-a": Answer(("127.0.0.1",), 5.0),
+    }
+    for name in servers.answers:
+        await failure(resolver, name)
+    assert [how for how, _ in told[1:]] == ["unknown", "unanswered", "refused"]
+
+
+async def test_a_lookup_that_had_to_make_room_is_told_as_given_up(
+    make: Make, servers: Servers
+) -> None:
+    told: list[str] = []
+    resolver = make(max_questions=1, on_lookup=lambda how, took_s: told.append(how))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(failure(resolver, slow(servers, "loud", 0)))
+        await settle()
+        assert await resolver.resolve(BOX, deadline=FAR) == ["10.0.0.5"]
+        await settle()
+
+    assert told == ["given_up", "answered"]
+
+
 async def test_who_asks_for_most_gives_up_the_oldest(make: Make, servers: Servers) -> None:
     resolver = make(max_questions=4)
     async with asyncio.TaskGroup() as tasks:

@@ -5,7 +5,8 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from router.telemetry.exposition import content_type_for, render
-from router.telemetry.metric_catalogue import BY_NAME, Kind
+from router.telemetry.metric_catalogue import BY_NAME
+from router.telemetry.metric_family import Kind
 from router.telemetry.metrics import Metrics
 from router.telemetry.process_metrics import process_snapshot
 from router.telemetry.snapshot import FORGOTTEN, merge

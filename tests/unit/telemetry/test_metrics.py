@@ -448,3 +448,10 @@ def test_its_repr_says_how_much_it_holds(metrics, make_outcome):
     finish(metrics, make_outcome())
 
     assert repr(metrics) == "<Metrics inflight=0 series=1>"
+
+
+def test_only_a_family_of_histograms_that_is_read_takes_histograms():
+    with pytest.raises(ValueError, match="no histogram"):
+        Metrics(version="1").read_histograms("sandbox_router_waiting_requests", dict)
+    with pytest.raises(ValueError, match="no histogram"):
+        Metrics(version="1").read_histograms("sandbox_router_first_byte_seconds", dict)

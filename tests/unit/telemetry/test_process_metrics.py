@@ -1,7 +1,8 @@
 import os
 import time
 
-from router.telemetry.metric_catalogue import FAMILIES, Source
+from router.telemetry.metric_catalogue import FAMILIES
+from router.telemetry.metric_family import Source
 from router.telemetry.metrics import Metrics
 from router.telemetry.process_metrics import full_snapshot, process_snapshot
 
