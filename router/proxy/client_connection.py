@@ -242,7 +242,7 @@ class ClientConnection(ClosingConnection):
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
         elif self._state is IDLE and self.is_extra:
             self._refuse(Overloaded(), None)
-        elif not self._is_still_sending(now):
+        elif not self._is_still_sending(now, self._options.keepalive_timeout_s):
             self._abort()
 
     # --- reading requests ---
@@ -280,10 +280,12 @@ class ClientConnection(ClosingConnection):
             self._partial = partial
             if self._state is not HEAD:
                 self._becomes(HEAD)
-                self.deadline_at = time.monotonic() + self._options.header_timeout_s
+                if self.idle_since:  # who has never asked has a deadline that nothing moves
+                    self.deadline_at = time.monotonic() + self._options.header_timeout_s
         elif self._state is HEAD:
-            # An empty line came in two pieces: who has never asked gains no time by it.
-            self._rest() if self.idle_since else self._becomes(IDLE)
+            # An empty line came in two pieces: nobody gains time by it.
+            self._becomes(IDLE)
+            self._idle_on(self._options.keepalive_timeout_s)
 
     def _start(self, data: bytes, end: int) -> None:
         """Begins the exchange of the head in data[:end]."""

@@ -95,7 +95,7 @@ class ClosingConnection(Connection):
         self.is_extra = False
         """It came when there was no place: only a load balancer's check is answered."""
         self._unsent = 0
-        """Bytes of an answer that a deadline found unsent."""
+        """Bytes of an answer that were unsent when that was looked at last."""
         self.deadline_at = NEVER
 
     @property
@@ -144,6 +144,7 @@ class ClosingConnection(Connection):
             self._becomes(LINGERING)
             # close() waits for ever on a peer that doesn't read: the deadline aborts it.
             self.deadline_at = time.monotonic() + limit_s
+            self._unsent = self.transport.get_write_buffer_size()
             self.transport.close()
 
     def _linger(self) -> None:
@@ -155,19 +156,37 @@ class ClosingConnection(Connection):
             self._close_after_flush()
             return
         self._becomes(LINGERING)
-        unsent = transport.get_write_buffer_size()
-        self.deadline_at = time.monotonic() + (_FLUSH_S if unsent else _LINGER_S)
+        self._unsent = transport.get_write_buffer_size()
+        self.deadline_at = time.monotonic() + (_FLUSH_S if self._unsent else _LINGER_S)
         self.write_eof()
         self.resume_reading()
 
-    def _is_still_sending(self, now: float) -> bool:
-        """Returns True, and gives more time, when a deadline finds an answer still on its way to a slow client."""
+    def limit_unread(self, now: float) -> None:
+        """Gives a response that its client doesn't read a deadline of its own: an idle connection's is far longer."""
+        transport = self.transport
+        if self._state is IDLE and transport is not None and self.deadline_at > now + _FLUSH_S:
+            unsent = transport.get_write_buffer_size()
+            if unsent:
+                self._unsent = unsent
+                self.deadline_at = now + _FLUSH_S
+
+    def _is_still_sending(self, now: float, keepalive_timeout_s: float) -> bool:
+        """Returns True, and gives more time, when a deadline finds a response still on its way to a slow client, or read after all."""
+        before = self._unsent
         unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        is_moving = unsent > 0 and unsent != self._unsent
         self._unsent = unsent
-        if is_moving:
+        if unsent and unsent != before:
             self.deadline_at = now + _FLUSH_S
-        return is_moving
+            return True
+        if unsent or not before or self._state is not IDLE:
+            return False
+        self._idle_on(keepalive_timeout_s)
+        return self.deadline_at > now
+
+    def _idle_on(self, keepalive_timeout_s: float) -> None:
+        """Gives an idle connection back the deadline that something else came before; who has never asked keeps its one."""
+        if self.idle_since:
+            self.deadline_at = self.idle_since + keepalive_timeout_s
 
     def _abort(self) -> None:
         """Ends at once, and visibly so for a client that was to be sent more."""

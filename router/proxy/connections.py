@@ -148,12 +148,18 @@ class Connections:
             connection.end_now()
 
     def notice_who_left(self, now: float) -> None:
-        """Ends what clients have left behind while their connections weren't read; looks about once a second."""
+        """Ends what clients have left behind while their connections weren't read; looks about once a second.
+
+        Those that are there and read nothing of their last response get a deadline.
+        """
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_INTERVAL_S
-        for connection in [c for c in self._connections if c.has_left()]:
-            connection.end_now()
+        for connection in list(self._connections):
+            if connection.has_left():
+                connection.end_now()
+            else:
+                connection.limit_unread(now)
 
     def end_streams_without_right(self, now: float) -> None:
         """Ends streams and tunnels whose caller's credential has expired or was revoked; looks about once a second."""

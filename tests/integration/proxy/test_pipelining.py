@@ -111,6 +111,28 @@ async def test_a_client_that_sends_and_never_reads_is_read_no_further(router, po
             assert (await client.answer()).status == expected
 
 
+@pytest.mark.parametrize("last", [b"", b"No Header\r\n\r\n"], ids=["waiting", "closing"])
+async def test_a_client_that_never_reads_its_refusals_is_given_up_before_an_idle_one(
+    start_router, last
+):
+    router = await start_router(keepalive_timeout_s=600)
+    router.shrink_buffers()
+    idle, client = await router.connect(), await router.connect(buffers=8192)
+    idle.send(request("GET", "/healthz", sandbox=None))
+    await idle.answer()
+    client.stop_reading()
+    client.send(request("GET", "/", token="wrong") * 2000 + last)
+    before = -1
+    while len(router.outcomes) != before:
+        before = len(router.outcomes)
+        await asyncio.sleep(0.1)
+    router.pass_time(2)  # by then it was looked at
+    router.pass_time(31)
+    await until(lambda: len(router.clients) == 1)
+    idle.send(request("GET", "/healthz", sandbox=None))
+    assert (await idle.answer()).status == 200
+
+
 async def test_a_client_that_reads_late_gets_every_answer(router, pod):
     client = await router.connect(buffers=8192)
     client.stop_reading()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -109,10 +110,29 @@ def test_empty_lines_between_requests_are_no_request(pieces: list[bytes]) -> Non
     sandbox = stage.sandbox()
     assert sandbox.received().startswith(b"GET / ")
     sandbox.send(ANSWER)
-    assert client.connection.deadline_at > later(500)
+    deadline = client.connection.deadline_at
+    assert deadline > later(500)
     for piece in pieces:
         client.send(piece)
-    assert client.connection.deadline_at > later(500)
+    assert client.connection.deadline_at == pytest.approx(deadline), "nobody gains time by them"
+
+
+@pytest.mark.parametrize("has_asked", [False, True])
+def test_halves_of_empty_lines_in_turns_buy_no_time(
+    has_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(limits=ProxyOptions(header_timeout_s=10.0, keepalive_timeout_s=600.0))
+    client = stage.client()
+    if has_asked:
+        client.send(to_nobody(GET))
+    last = client.connection.deadline_at
+    for seconds in range(1, 9):
+        at = later(1)
+        monkeypatch.setattr(time, "monotonic", lambda at=at: at)
+        client.send(b"\r")
+        assert client.connection.deadline_at <= min(last, at + 10.0)
+        client.send(b"\n")
+        assert client.connection.deadline_at <= last + 0.001, seconds
 
 
 # --- bytes that make no request -------------------------------------------------------------
@@ -256,18 +276,65 @@ def test_what_comes_behind_a_refused_upgrade_is_never_read_as_a_request() -> Non
     assert len(stage.shelf.opened) == 1
 
 
-def test_an_answer_that_still_moves_to_a_slow_client_gets_more_time() -> None:
-    stage = Stage()
-    client, sandbox = stage.talk()
-    sandbox.send(ANSWER)
+@pytest.mark.parametrize("extra", [b"", b"Connection: close\r\n"])
+def test_an_answer_that_still_moves_to_a_slow_client_gets_thirty_seconds_more(extra: bytes) -> None:
+    stage = Stage(limits=ProxyOptions(keepalive_timeout_s=600.0))
+    client = stage.client()
     client.wire.unsent_bytes = 1_000_000
-    for unsent in (1_000_000, 600_000, 200_000):
+    client.send(b"GET / HTTP/1.1\r\n%b%b\r\n" % (TO_BOX, extra))
+    stage.sandbox().send(ANSWER)
+    now = later(1000)
+    for unsent in (900_000, 600_000, 200_000):
         client.wire.unsent_bytes = unsent
-        client.connection.on_deadline(later(0))
+        client.connection.on_deadline(now)
         assert not client.wire.is_aborted
-        assert client.connection.deadline_at > later(5)
-    client.connection.on_deadline(later(0))
+        assert client.connection.deadline_at == now + 30
+        now += 30
+    client.connection.on_deadline(now)
     assert client.wire.is_aborted, "nothing has moved since"
+
+
+def test_a_last_answer_of_which_nothing_is_read_is_given_up_after_thirty_seconds() -> None:
+    stage = Stage()
+    client = stage.client()
+    client.wire.unsent_bytes = 1_000_000
+    client.send(b"GET / HTTP/1.1\r\nNo Header\r\n\r\n")
+    assert later(20) < client.connection.deadline_at <= later(30)
+    client.connection.on_deadline(client.connection.deadline_at)
+    assert client.wire.is_aborted
+
+
+def test_answers_of_which_a_waiting_client_reads_nothing_are_given_up_after_thirty_seconds() -> (
+    None
+):
+    stage = Stage(limits=ProxyOptions(keepalive_timeout_s=600.0))
+    client = stage.client()
+    client.wire.unsent_bytes = 1_000_000
+    client.send(to_nobody(GET))
+    assert client.connection.state is State.IDLE
+    now = later(0)
+    stage.clients.notice_who_left(now)
+    assert client.connection.deadline_at == now + 30
+    stage.clients.notice_who_left(now + 10)
+    assert client.connection.deadline_at == now + 30, "looking again gives no more time"
+    client.connection.on_deadline(now + 30)
+    assert client.wire.is_aborted
+
+
+def test_a_client_that_has_read_its_answer_late_waits_on_as_any_idle_one() -> None:
+    stage = Stage(limits=ProxyOptions(keepalive_timeout_s=600.0))
+    client = stage.client()
+    client.wire.unsent_bytes = 1_000_000
+    client.send(to_nobody(GET))
+    idle_until = client.connection.deadline_at
+    now = later(0)
+    stage.clients.notice_who_left(now)
+    client.wire.unsent_bytes = 0
+    client.connection.on_deadline(now + 30)
+    assert not client.wire.is_aborted
+    assert client.connection.deadline_at == idle_until
+    client.connection.on_deadline(idle_until)
+    assert client.wire.is_aborted
 
 
 # --- bodies of refused requests -------------------------------------------------------------
