@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from router.discovery.history import went_back
+from router.discovery.list_way import ListWay
 from router.discovery.objects import section, version
 from router.discovery.pace import Pace
 from router.discovery.paged_list import PagedList
@@ -28,10 +29,6 @@ logger = logging.getLogger("sandbox_router.discovery")
 
 REST_SHARE = 0.67
 """While requests are served, a list rests for so long a part of the time that it works."""
-NO_STREAMING = frozenset({400, 405, 406, 415, 422, 501})
-"""How servers refuse to send a list as a stream: before 1.27, or with that feature off, it is 422."""
-BROKEN_STREAMS = 2
-"""After so many streamed lists without an end, the next one comes in pages."""
 
 Record = TypeVar("Record")
 
@@ -98,9 +95,7 @@ class Reflector(Generic[Record]):
         self._resource_version = ""
         self._retries = Retries(pace=pace)
         self._pages = PagedList(api=api, pace=pace)
-        self._server_streams = True
-        self._broken_streams = 0
-        """Streamed lists in a row that the server began and did not bring to their end."""
+        self._way = ListWay()
         self._is_away = False
         self._watching_since: float | None = None
         self._patience: asyncio.Timeout | None = None
@@ -158,7 +153,7 @@ class Reflector(Generic[Record]):
         """Takes the next step: a list in pages; or a watch, which may bring the list itself, until the server ends it."""
         if self._resource_version:
             await self._follow(self._prefix, {"resourceVersion": self._resource_version}, None)
-        elif self._server_streams and self._broken_streams < BROKEN_STREAMS:
+        elif self._way.is_stream:
             await self._list(self._stream)
         else:
             await self._list(self._page_through)
@@ -182,9 +177,10 @@ class Reflector(Generic[Record]):
         try:
             await self._follow(prefix, initial, StreamedList(self._store))
         except ApiError as error:
-            if error.status not in NO_STREAMING or self._resource_version:
+            if self._resource_version or not self._way.is_refused(error):
                 raise
-            self._server_streams = False
+            fields = {"status": error.status, "reason": error.message}
+            logger.info("list comes in pages", extra={"fields": {**self._fields(), **fields}})
 
     async def _page_through(self, prefix: str) -> None:
         listing = self._store.begin_list()
@@ -213,7 +209,7 @@ class Reflector(Generic[Record]):
         self._resource_version = at
         self.newest_version = version({"resourceVersion": at})
         self._prefix = prefix
-        self._broken_streams = 0
+        self._way.is_complete()
         self.lists += 1
         self.is_complete = True
         self.refusal = None
@@ -241,9 +237,7 @@ class Reflector(Generic[Record]):
                 ) as response,
             ):
                 is_answered = True
-                self.watches += 1
-                self._broken_streams += listing is not None  # until it is complete
-                self._opened(is_list=listing is not None)
+                self._begins(is_list=listing is not None)
                 async for piece in response.content.iter_any():
                     turns.begin()
                     for line in lines.feed(piece):
@@ -273,6 +267,12 @@ class Reflector(Generic[Record]):
     def _note_end(self) -> None:
         if self._watching_since is not None:
             self.behind_since = self._clock()
+
+    def _begins(self, *, is_list: bool) -> None:
+        self.watches += 1
+        if is_list:
+            self._way.begins()
+        self._opened(is_list=is_list)
 
     def _opened(self, *, is_list: bool) -> None:
         """Notes a sign of life: only silence ends it from now on, sooner while a list is awaited."""
@@ -334,7 +334,7 @@ class Reflector(Generic[Record]):
         if self._doubt:
             return ApiError(410, self._doubt, reason="Expired")
         if is_answered:
-            self._server_streams = False
+            self._way.has_no_end()
             return ApiError(0, "the end of a streamed list was not marked", reason="Timeout")
         return ApiError(0, "the watch was not answered", reason="Timeout")
 

@@ -63,6 +63,12 @@ class Admin:
             found: JsonObject = await answer.json()
             return found
 
+    async def text(self, path: str) -> str:
+        """Returns the body of a GET as it is."""
+        assert self._session is not None
+        async with self._session.get(self._access.server + path, ssl=self._tls) as answer:
+            return await answer.text()
+
     async def merge(self, path: str, change: JsonObject) -> JsonObject:
         return await self.request("PATCH", path, change, kind="application/merge-patch+json")
 

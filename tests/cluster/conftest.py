@@ -101,7 +101,7 @@ async def _is_served(admin: Admin, path: str) -> bool:
     try:
         await admin.request("GET", path)
     except RefusedError as error:
-        if error.status not in (404, 503):
+        if error.status not in (404, 429, 503):
             raise
         return False
     return True

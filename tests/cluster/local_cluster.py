@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.cluster.binaries import kube_apiserver
-from tests.deploy.tools import etcd
+from tests.cluster.binaries import etcd, kube_apiserver
 
 ADMIN_TOKEN = secrets.token_hex(16)
 
@@ -86,7 +85,7 @@ class LocalCluster:
             "--service-account-issuer", "https://cluster.test",
             "--service-account-key-file", self.folder / "accounts.pem",
             "--service-account-signing-key-file", self.folder / "accounts.key",
-            "--service-cluster-ip-range", "10.0.0.0/24",
+            "--service-cluster-ip-range", "10.0.0.0/24,fd00:10::/112",
             # Nobody makes the service accounts' default objects here.
             "--disable-admission-plugins", "ServiceAccount",
             "--etcd-compaction-interval", "0",
@@ -103,6 +102,14 @@ class LocalCluster:
         if process is not None and process.returncode is None:
             process.kill()
             await process.wait()
+
+    async def restart(self, *, while_down: Callable[[], object]) -> None:
+        """Ends both, has `while_down` do what it wants with the data, and starts them again."""
+        await self.stop("kube-apiserver")
+        await self.stop("etcd")
+        while_down()
+        await self.start_etcd()
+        await self.start_api_server()
 
     async def _start(self, name: str, *command: str | Path) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:

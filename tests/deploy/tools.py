@@ -98,11 +98,6 @@ def caddy() -> Path:
     )
 
 
-def etcd() -> Path:
-    """Returns etcd: the machine's, or the one in Debian's package `etcd-server`."""
-    return _expect("etcd Version", _of_debian("etcd", ["etcd-server"], "usr/bin"), "--version")
-
-
 def cache_folder() -> Path:
     """Returns the folder that holds the tools between runs: ours alone, for its files are executed."""
     with contextlib.suppress(OSError, RuntimeError):  # no home, or none that we may write to

@@ -71,6 +71,8 @@ class Faults:
     """The wish for a list at the beginning of a watch is ignored, as before 1.27: objects come, and no mark of the list's end."""
     cut_streams: int = 0
     """So many of the next streamed lists end after their first object."""
+    streams_fail: bool = False
+    """Streamed lists are answered, with an ERROR event of code 500: as by an API server whose etcd can't tell of progress."""
     watches_stall: bool = False
     """New watches send headers and nothing else."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)

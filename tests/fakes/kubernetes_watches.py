@@ -53,6 +53,12 @@ async def _stream(
     ends_at = time.monotonic() + float(call.request.query.get("timeoutSeconds") or 1800)
     bookmark_at = time.monotonic() + bookmark_interval_s
     streams_list = call.is_true("sendInitialEvents")
+    if streams_list and faults.streams_fail:
+        failed = documents.status(
+            500, "the required storage feature RequestWatchProgress is disabled"
+        )
+        await response.write(orjson.dumps({"type": "ERROR", "object": failed}) + b"\n")
+        return
     if position == 0 or streams_list:
         found = [i for i in store.items(call.kind, call.namespace) if matches(i)]
         position = store.version

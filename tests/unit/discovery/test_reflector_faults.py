@@ -226,7 +226,8 @@ async def test_a_refused_list_is_tried_again_until_it_works(
                 await watch.until_names("a")
                 await watch.until_watching()
 
-        assert watch.restarts == {("pods", reason): 3}
+        # A 500 to the first request may be about streams alone: the pages that follow at once tell.
+        assert watch.restarts == {("pods", reason): 2 if status == 500 else 3}
         assert watch.reflector.problem == ""
         assert watch.reflector.refusal is None
 

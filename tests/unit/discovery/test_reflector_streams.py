@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from tests.fakes.cluster_objects import pod, sandbox
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.kubernetes_store import PODS, SANDBOXES
@@ -109,6 +111,28 @@ async def test_a_server_that_refuses_to_stream_is_asked_once_and_never_again() -
             *("list", "watch"),
         ]
         assert watch.restarts["pods", "other"] == 0
+
+
+async def test_a_server_that_fails_to_stream_is_listed_in_pages_at_once_and_quietly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeKubernetes(streams_lists=True) as api:
+        api.store.create(PODS, pod("a", of=sandbox("a")))
+        api.faults.streams_fail = True
+        async with running(api, pace=replace(PACE, first_retry_s=60.0)) as watch:
+            await watch.until_names("a")
+            await watch.until_watching()
+
+            assert [verb for verb, _, _ in api.requests] == ["watch", "list", "watch"]
+            assert not watch.restarts
+            assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+            # Its etcd may be a newer one by now.
+            api.faults.streams_fail = False
+            api.faults.open()[0].expire = True
+            api.store.wake_watches()
+            await until(lambda: watch.reflector.lists == 2)
+            assert watch.lists() == 1
 
 
 async def test_a_server_that_ignores_the_wish_is_given_up_after_a_silence_and_listed_in_pages() -> (
