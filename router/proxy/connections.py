@@ -12,6 +12,7 @@ from router.proxy.closing_connection import State
 from router.proxy.deadlines import Deadlines
 from router.proxy.ports import CredentialStatus, Telemetry
 from router.proxy.wire.websocket import CloseCode
+from router.routing.endpoint import Endpoint
 
 _RIGHTS_INTERVAL_S: Final = 1.0
 _LOOK_INTERVAL_S: Final = 1.0
@@ -146,6 +147,23 @@ class Connections:
             if exchange is not None and connection.tunnel is None:
                 exchange.outcome.code = "stream_drained"
             connection.end_now()
+
+    def under_way(self) -> list[tuple[Endpoint, float | None]]:
+        """Returns the sandbox of each request that one was sent; for a tunnel with its `moved_at`, else with None.
+
+        Asked now and then, so that requests don't have to count themselves in and out.
+        """
+        found: list[tuple[Endpoint, float | None]] = []
+        for connection in self._connections:
+            exchange, tunnel = connection.exchange, connection.tunnel
+            if (
+                exchange is not None
+                and exchange.sandbox is not None
+                and exchange.permit is not None
+            ):
+                moved_at = None if tunnel is None else tunnel.moved_at
+                found.append((exchange.permit.endpoint, moved_at))
+        return found
 
     def notice_who_left(self, now: float) -> None:
         """Ends what clients have left behind while their connections weren't read; looks about once a second.

@@ -208,9 +208,9 @@ class Exchange(Request):
         """The client is gone: nothing more is wanted from the sandbox."""
         if self.receiving is _ENDED:
             return
-        self._drop_sandbox()
         if self.receiving is _AWAITED:
-            self.outcome.status = CLIENT_CLOSED
+            self.outcome.answered(CLIENT_CLOSED, None if self.sandbox is None else self.permit)
+        self._drop_sandbox()
         self.outcome.code = self.outcome.code or "client_closed"
         self._end()
 
@@ -272,7 +272,7 @@ class Exchange(Request):
             raise BadResponse(reason="a 101 that was not asked for")
         protocol = chosen_protocol(head, self.head.upgrade)
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
-        self.outcome.status = 101
+        self.outcome.answered(101, self.permit)
         self.outcome.is_tunnel = True
         self._receiving_becomes(_TUNNEL)
         tunnel = Tunnel(
@@ -313,7 +313,7 @@ class Exchange(Request):
         assert self.receiving is _AWAITED, repr(self)
         self.receiving = _RECEIVING_BODY
         outcome = self.outcome
-        outcome.status = head.status
+        outcome.answered(head.status, self.permit)
         outcome.first_byte_s = time.monotonic() - self._sent_at
         is_old = asked.version == 10
         self._ends_chunked = not (has_length or is_old)
@@ -355,8 +355,9 @@ class Exchange(Request):
         self._end()
         client.exchange_done()
 
-    def tunnel_ended(self, code: str, *, from_client: int, to_client: int) -> None:
+    def tunnel_ended(self, code: str, *, from_client: int, to_client: int, moved_at: float) -> None:
         """Called once by the Tunnel."""
+        self.outcome.used_at = moved_at
         self.outcome.bytes_from_client += from_client
         self.outcome.bytes_to_client = to_client
         self.outcome.code = code
@@ -374,12 +375,11 @@ class Exchange(Request):
 
     def _end(self) -> None:
         self._receiving_becomes(_ENDED)
-        outcome = self.outcome
-        outcome.total_s = time.monotonic() - self.started_at
+        self.outcome.ended(self.started_at)
         if self.slots is not None:
             for slot in self.slots:
                 slot.give_back()
-        self._telemetry.request_finished(outcome)
+        self._telemetry.request_finished(self.outcome)
 
     def _sending_becomes(self, state: Sending) -> None:
         assert state in SENDING_NEXT[self.sending], f"{self!r} -> {state!r}"

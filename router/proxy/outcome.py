@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
+from router.auth.authorizer import Permit
 from router.errors import RouterError
 from router.proxy.wire.trace_context import Trace
+from router.routing.endpoint import Endpoint
 
 
 class Outcome:
@@ -42,6 +45,8 @@ class Outcome:
         "trace",
         "traceparent",
         "upstream_error",
+        "used",
+        "used_at",
         "wait_s",
     )
 
@@ -86,6 +91,23 @@ class Outcome:
         """As the sandbox is sent it: as it came, unless this request is traced here."""
         self.trace: Trace | None = None
         """None unless a span is made of this request."""
+        self.used: Endpoint | None = None
+        """The sandbox that this was activity of: it answered below 500, or the client left while it worked; else None."""
+        self.used_at = 0.0
+        """When (monotonic seconds) it was used last: the end, or what last crossed a tunnel but pings and pongs."""
+
+    def answered(self, status: int, permit: Permit | None) -> None:
+        """Notes the status of a response, and that of a sandbox that it comes from."""
+        self.status = status
+        if status < 500 and permit is not None:
+            self.used = permit.endpoint
+
+    def ended(self, started_at: float) -> None:
+        """Notes the end of what began at `started_at` (monotonic seconds)."""
+        now = time.monotonic()
+        self.total_s = now - started_at
+        if not self.is_tunnel:
+            self.used_at = now
 
     def refused(self, error: RouterError) -> None:
         """Notes an error response of the router's own."""

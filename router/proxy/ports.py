@@ -110,6 +110,8 @@ class ClientRelay(Protocol):
     """A tunnel, as the client's connection sees it."""
 
     deadline_at: float
+    moved_at: float
+    """When (monotonic seconds) anything crossed last that was no ping or pong."""
 
     @property
     def sandbox_is_writable(self) -> bool: ...

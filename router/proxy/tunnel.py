@@ -9,7 +9,7 @@ from router.errors import BadResponse
 from router.proxy.ports import NEVER, ClientSide, ProxyOptions, SandboxSide
 from router.proxy.wire.response_head import ResponseHead
 from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
-from router.proxy.wire.websocket import CloseCode, FrameBoundary, close_frame
+from router.proxy.wire.websocket import CloseCode, FrameFollower, close_frame
 
 _GOODBYE_S: Final = 1.0
 """How long a sandbox has to end its frame, so that its client can be told why the tunnel ends."""
@@ -18,13 +18,16 @@ _GOODBYE_S: Final = 1.0
 class TunnelOwner(Protocol):
     """Who is told, once, that a tunnel has ended."""
 
-    def tunnel_ended(self, code: str, *, from_client: int, to_client: int) -> None: ...
+    def tunnel_ended(
+        self, code: str, *, from_client: int, to_client: int, moved_at: float
+    ) -> None: ...
 
 
 class Tunnel:
     """Relays until both sides have ended, or one is lost, or a limit is reached.
 
-    For WebSockets it follows the sandbox's frames, so that it can say why it ends (1001, 1008) between two of them.
+    For WebSockets it follows the frames of both sides: so it can say why it ends (1001, 1008) between two of the sandbox's, and
+    knows pings and pongs from what somebody wants (`moved_at`).
     """
 
     __slots__ = (
@@ -32,9 +35,9 @@ class Tunnel:
         "_bytes_to_client",
         "_client",
         "_client_ended",
+        "_client_frames",
         "_ended",
         "_ends_at",
-        "_frames",
         "_goodbye",
         "_goodbye_code",
         "_idle_s",
@@ -42,7 +45,9 @@ class Tunnel:
         "_owner",
         "_sandbox",
         "_sandbox_ended",
+        "_sandbox_frames",
         "deadline_at",
+        "moved_at",
     )
 
     def __init__(
@@ -61,7 +66,11 @@ class Tunnel:
         self._idle_s = options.tunnel_idle_timeout_s
         self._ends_at = now + options.tunnel_max_lifetime_s
         self._last_at = now
-        self._frames = FrameBoundary() if protocol == b"websocket" else None
+        self.moved_at = now
+        """When (monotonic seconds) anything crossed last that was no ping or pong."""
+        is_websocket = protocol == b"websocket"
+        self._client_frames = FrameFollower(is_masked=True) if is_websocket else None
+        self._sandbox_frames = FrameFollower(is_masked=False) if is_websocket else None
         self._goodbye: bytes | None = None
         """A Close frame that waits for the current frame to end."""
         self._goodbye_code = ""
@@ -74,7 +83,7 @@ class Tunnel:
 
     def __repr__(self) -> str:
         return (
-            f"<Tunnel websocket={self._frames is not None} client_ended={self._client_ended} "
+            f"<Tunnel websocket={self._sandbox_frames is not None} client_ended={self._client_ended} "
             f"sandbox_ended={self._sandbox_ended} ended={self._ended}>"
         )
 
@@ -102,16 +111,25 @@ class Tunnel:
 
     def from_client(self, data: bytes) -> None:
         self._bytes_from_client += len(data)
-        self._last_at = time.monotonic()
+        now = self._last_at = time.monotonic()
+        frames = self._client_frames
+        if frames is not None:
+            frames.feed(data)
+        if frames is None or frames.has_moved:
+            self.moved_at = now
         self._sandbox.write(data)
 
     def from_sandbox(self, data: bytes) -> None:
         if self._ended:
             return
-        self._last_at = time.monotonic()
-        frames = self._frames
-        if frames is not None:
+        now = self._last_at = time.monotonic()
+        frames = self._sandbox_frames
+        if frames is None:
+            self.moved_at = now
+        else:
             boundary = frames.feed(data)
+            if frames.has_moved:
+                self.moved_at = now
             if self._goodbye is not None and boundary:
                 self._bytes_to_client += boundary
                 self._client.write(data[:boundary])
@@ -152,9 +170,9 @@ class Tunnel:
         """
         if self._goodbye is not None:
             self._finish(self._goodbye_code, None)
-        elif self._frames is None:
+        elif self._sandbox_frames is None:
             self._finish(outcome_code, None)
-        elif self._frames.is_between_frames:
+        elif self._sandbox_frames.is_between_frames:
             self._finish(outcome_code, close_frame(code, reason))
         else:
             self._goodbye = close_frame(code, reason)
@@ -185,7 +203,10 @@ class Tunnel:
             self._bytes_to_client += len(goodbye)
             self._client.write(goodbye)
         self._owner.tunnel_ended(
-            outcome_code, from_client=self._bytes_from_client, to_client=self._bytes_to_client
+            outcome_code,
+            from_client=self._bytes_from_client,
+            to_client=self._bytes_to_client,
+            moved_at=self.moved_at,
         )
         self._sandbox.close_after_flush()
         self._client.tunnel_done(client_ended=self._client_ended)

@@ -9,7 +9,7 @@ import pytest
 from router.proxy.client_connection import ClientConnection
 from router.proxy.closing_connection import State as State
 from router.proxy.wire.websocket import CloseCode, close_frame
-from tests.unit.proxy.stage import GET, Client, Sandbox, Stage, later
+from tests.unit.proxy.stage import BOX, GET, Client, Sandbox, Stage, later
 
 WHOLE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha"
@@ -306,3 +306,34 @@ def test_its_repr_says_how_many_and_whether_it_drains() -> None:
     client.send(GET)
     assert client.connection.state is State.RELAYING
     assert Sandbox(stage.shelf.opened[0]).received().startswith(b"GET / ")
+
+
+# --- what is under way ----------------------------------------------------------------------
+
+
+def test_what_was_sent_to_a_sandbox_is_under_way_until_it_ends() -> None:
+    stage = Stage()
+    client, sandbox = stage.talk(GET)
+    assert stage.clients.under_way() == [(BOX, None)]
+    sandbox.send(STREAM)
+    assert stage.clients.under_way() == [(BOX, None)], "a response that goes on too"
+    sandbox.send(b"haha ha")
+    assert stage.clients.under_way() == []
+    assert not client.is_closed
+
+
+def test_a_tunnel_is_under_way_with_when_it_moved_last() -> None:
+    stage = Stage()
+    client, _ = stage.tunnel()
+    tunnel = client.connection.tunnel
+    assert tunnel is not None
+    assert stage.clients.under_way() == [(BOX, tunnel.moved_at)]
+    client.leave()
+    assert stage.clients.under_way() == []
+
+
+def test_who_asks_nothing_and_who_was_refused_has_nothing_under_way() -> None:
+    stage = Stage()
+    stage.client()
+    stage.client().send(GET.replace(b"box", b"no-such-box"))
+    assert stage.clients.under_way() == []

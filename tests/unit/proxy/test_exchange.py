@@ -519,3 +519,58 @@ def test_its_repr_says_how_far_it_is() -> None:
     assert repr(client.exchange) == "<Exchange b'POST' BODY AWAITED>"
     sandbox.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     assert "BODY BODY" in repr(client.exchange)
+
+
+# --- whose activity it was ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "is_used"), [(200, True), (204, True), (404, True), (500, False), (503, False)]
+)
+def test_an_answer_below_500_is_activity_of_the_sandbox(status: int, is_used: bool) -> None:
+    stage = Stage()
+    _, sandbox = stage.talk()
+    sandbox.send(b"HTTP/1.1 %d Whatever\r\nContent-Length: 0\r\n\r\n" % status)
+    assert (stage.records.outcome.used is BOX) == is_used
+    assert stage.records.outcome.used_at == pytest.approx(later(0), abs=5)
+
+
+def test_a_client_that_leaves_while_the_sandbox_works_has_used_it() -> None:
+    stage = Stage()
+    client, _ = stage.talk()
+    client.leave()
+    assert (stage.records.outcome.status, stage.records.outcome.used) == (499, BOX)
+
+
+def test_a_client_that_leaves_before_there_is_a_connection_has_not() -> None:
+    stage = Stage()
+    client = stage.client()
+    client.send(GET.replace(b"box", b"starting"))
+    client.leave()
+    assert stage.records.outcome.used is None
+
+
+def test_a_stream_that_its_client_leaves_was_used_until_then() -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(CHUNKED)
+    client.leave()
+    assert (stage.records.outcome.code, stage.records.outcome.used) == ("client_closed", BOX)
+
+
+def test_what_failed_or_was_refused_under_way_is_no_activity() -> None:
+    failed, refused = Stage(), Stage(limits=ProxyOptions(max_body_bytes=3))
+    _, sandbox = failed.talk()
+    sandbox.send(b"no answer at all\r\n\r\n")
+    assert (failed.records.outcome.status, failed.records.outcome.used) == (502, None)
+    client, _ = refused.talk(head("POST", b"Transfer-Encoding: chunked") + b"2\r\nhe\r\n")
+    client.send(b"3\r\nllo\r\n")
+    assert (refused.records.outcome.status, refused.records.outcome.used) == (413, None)
+
+
+def test_a_redirect_of_the_routers_own_is_no_activity() -> None:
+    stage = Stage(path_prefix="/s")
+    client = stage.client()
+    client.send(b"GET /s/default/box/8888 HTTP/1.1\r\nHost: r\r\nSec-Fetch-Mode: navigate\r\n\r\n")
+    assert client.received().startswith(b"HTTP/1.1 308 ")
+    assert stage.records.outcome.used is None

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import router.proxy
+from router.auth.anonymous import PREFLIGHT
+from router.auth.authorizer import Permit
 from router.proxy.outcome import UPSTREAM_ERRORS, Outcome
+from tests.unit.proxy.stage import BOX
 
 ROOM = Path(router.proxy.__path__[0])
 
@@ -36,6 +39,37 @@ def test_every_fact_has_its_place_and_no_other_can_be_noted() -> None:
     assert {name for name in Outcome.__slots__ if not hasattr(made, name)} == set()
     with pytest.raises(AttributeError):
         made.statsu = 200  # type: ignore[attr-defined]
+
+
+PERMIT = Permit(PREFLIGHT, BOX, 8888)
+
+
+@pytest.mark.parametrize("status", [101, 200, 304, 404, 499])
+def test_an_answer_below_500_is_activity_of_its_sandbox(status: int) -> None:
+    made = outcome()
+    made.answered(status, PERMIT)
+    made.ended(0.0)
+    assert (made.status, made.used) == (status, BOX)
+    assert made.used_at > 0.0
+
+
+@pytest.mark.parametrize(("status", "permit"), [(500, PERMIT), (503, PERMIT), (499, None)])
+def test_an_answer_from_500_and_one_without_a_sandbox_are_none(
+    status: int, permit: Permit | None
+) -> None:
+    made = outcome()
+    made.answered(status, permit)
+    made.ended(0.0)
+    assert (made.status, made.used) == (status, None)
+
+
+def test_the_end_of_a_tunnel_is_no_use_of_it() -> None:
+    made = outcome()
+    made.answered(101, PERMIT)
+    made.is_tunnel, made.used_at = True, 5.0
+    made.ended(0.0)
+    assert made.used_at == 5.0
+    assert made.total_s > 0.0
 
 
 def reasons_noted() -> Iterator[str]:

@@ -298,6 +298,69 @@ def test_a_frame_without_end_gets_one_interval_more() -> None:
     assert close_codes(stage) == ["tunnel_idle"]
 
 
+# --- activity -------------------------------------------------------------------------------
+
+MASKED_PING = b"\x89\x82MASKpi"
+MASKED_TEXT = b"\x81\x82MASKhi"
+
+
+def moves(stage: Stage, *, protocol: bytes, from_client: bytes, to_client: bytes) -> bool:
+    """Says whether these bytes are activity of a tunnel that was opened long ago."""
+    client, sandbox = stage.tunnel(protocol)
+    tunnel = client.connection.tunnel
+    assert tunnel is not None
+    tunnel.moved_at = 1.0
+    if from_client:
+        client.send(from_client)
+    if to_client:
+        sandbox.send(to_client)
+    return tunnel.moved_at > 1.0
+
+
+@pytest.mark.parametrize(
+    ("from_client", "to_client"),
+    [(MASKED_PING, b""), (b"", b"\x8a\x02po"), (MASKED_PING, b"\x8a\x02po"), (b"", b"\x89\x00")],
+)
+def test_pings_and_pongs_of_either_side_are_no_activity(
+    from_client: bytes, to_client: bytes
+) -> None:
+    assert not moves(Stage(), protocol=b"websocket", from_client=from_client, to_client=to_client)
+
+
+@pytest.mark.parametrize(
+    ("from_client", "to_client"),
+    [
+        (MASKED_TEXT, b""),
+        (b"", FRAME),
+        (MASKED_PING + MASKED_TEXT, b""),
+        (MASKED_TEXT[:1], b""),
+        (b"\x89\x02pi", b""),
+    ],
+)
+def test_data_of_either_side_is_activity_and_so_is_what_breaks_the_rules(
+    from_client: bytes, to_client: bytes
+) -> None:
+    assert moves(Stage(), protocol=b"websocket", from_client=from_client, to_client=to_client)
+
+
+@pytest.mark.parametrize(("from_client", "to_client"), [(b"\x89\x80MASK", b""), (b"", b"\x8a\x00")])
+def test_of_any_other_protocol_every_byte_is_activity(from_client: bytes, to_client: bytes) -> None:
+    assert moves(Stage(), protocol=b"raw", from_client=from_client, to_client=to_client)
+
+
+def test_a_tunnel_that_ends_was_used_when_data_crossed_last_and_not_at_its_end() -> None:
+    stage = Stage()
+    client, sandbox = stage.tunnel()
+    tunnel = client.connection.tunnel
+    assert tunnel is not None
+    tunnel.moved_at = 1.0
+    sandbox.send(b"\x89\x00")
+    client.leave()
+    outcome = stage.records.outcome
+    assert outcome.used is not None
+    assert (outcome.used.ref.name, outcome.used_at) == ("box", 1.0)
+
+
 # --- what is told ---------------------------------------------------------------------------
 
 
