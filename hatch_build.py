@@ -35,7 +35,15 @@ VARIABLE = "SANDBOX_ROUTER_BUILD"
 
 CYTHON = ("proxy/wire/*.pyx",)
 """Sources in Cython, as patterns inside router/."""
-MYPYC: tuple[str, ...] = ("proxy/*.py", "proxy/wire/*.py")
+MYPYC: tuple[str, ...] = (
+    "proxy/*.py",
+    "proxy/wire/*.py",
+    "auth/authorizer.py",
+    "routing/index.py",
+    "routing/source.py",
+    "telemetry/metrics.py",
+    "telemetry/recorder.py",
+)
 """Python modules that mypyc compiles as one group, as patterns inside router/."""
 NOT_MYPYC = ("__init__.py", "trace_context.py")
 """What it can't, or must not: a Trace is extended by the room that makes spans, and no Python class may extend a compiled one."""

@@ -25,7 +25,6 @@ from router.proxy.request import (
     AwaitSandbox,
     Caller,
     Request,
-    outcome_of,
 )
 from router.proxy.signs_of_life import Dialled
 from router.proxy.wire.forwarding import subprotocol_token
@@ -152,9 +151,7 @@ class Explainer:
             return _outcome(200, "The router answers load balancers' checks itself.")
         # A forwarded certificate counts as if a trusted proxy had sent it.
         peer = Peer("127.0.0.1", is_tls=False, trusted=_ANYONE)
-        request = Request(
-            head, Caller(peer), outcome_of(head, peer, ClientAddresses(())), self._timeout_s
-        )
+        request = Request(head, Caller(peer), ClientAddresses(()), self._timeout_s)
         try:
             return await self._walk(request)
         finally:

@@ -44,10 +44,6 @@ class Authorizer(Protocol):
 
     generation: int
 
-    def again(self) -> None:
-        """Counts one more call that an earlier Permit, kept within its generation, lets through."""
-        ...
-
     def admit(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
     ) -> Awaitable[None] | None:

@@ -36,10 +36,6 @@ class GrantAuthorizer:
     def __repr__(self) -> str:
         return f"<GrantAuthorizer allowed={self.allowed} denied={self.denied} remembered={len(self._rights)}>"
 
-    def again(self) -> None:
-        """Counts one more call that an earlier Permit lets through."""
-        self.allowed += 1
-
     def admit(
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
     ) -> None:

@@ -84,10 +84,6 @@ class SubjectAccessReviewAuthorizer:
         """How many of them had no answer."""
         return self._answers.calls_failed
 
-    def again(self) -> None:
-        """Counts one more call that an earlier Permit lets through."""
-        self._grants.again()
-
     @property
     def stale_answers(self) -> int:
         """How often a right stood by what was remembered, because the API server was away."""

@@ -201,7 +201,6 @@ class Admission:
         outcome.key_id = principal.key_id
         if self._has_bounds:
             self._check_bounds(request)
-        self._authorizer.again()
         request.permit = permit
         outcome.authz = "allowed"
         outcome.namespace = endpoint.ref.namespace

@@ -10,7 +10,6 @@ from typing import Final, Protocol
 
 from router.errors import BadResponse, BodyTooLarge, RequestTimeout, RouterError, SandboxTimeout
 from router.proxy.exchange_states import RECEIVING_NEXT, SENDING_NEXT, Receiving, Sending
-from router.proxy.outcome import Outcome
 from router.proxy.ports import ClientSide, ProxyOptions, SandboxSide, Telemetry
 from router.proxy.request import Caller, Request
 from router.proxy.tunnel import Tunnel, chosen_protocol
@@ -18,9 +17,10 @@ from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
 from router.proxy.wire.local_responses import redirect_answer
 from router.proxy.wire.navigation import missing_slash
+from router.proxy.wire.peer import ClientAddresses
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import SCOPED, ResponseHead
-from router.proxy.wire.rewriting import CACHING, ResponseScope, crossing_response_head
+from router.proxy.wire.rewriting import crossing_response_head
 from router.routing.target import forwarded_target
 
 CLIENT_CLOSED: Final = 499  # nginx's number: the client left before a response began
@@ -67,14 +67,14 @@ class Exchange(Request):
         self,
         head: RequestHead,
         caller: Caller,
-        outcome: Outcome,
+        clients: ClientAddresses,
         *,
         client: ClientSide,
         options: ProxyOptions,
         telemetry: Telemetry,
         reopener: Reopener,
     ) -> None:
-        super().__init__(head, caller, outcome, options.proxy_timeout_s)
+        super().__init__(head, caller, clients, options.proxy_timeout_s)
         self.client = client
         self.sandbox: SandboxSide | None = None
         self.sending = _HELD
@@ -128,7 +128,9 @@ class Exchange(Request):
             sandbox.pause_reading()
         data = crossing_request_head(
             head,
-            target=forwarded_target(target, head.target, keeps_path=keeps_path),
+            target=head.target
+            if keeps_path or not target.path_root
+            else forwarded_target(target, head.target),
             host=head.host if options.preserve_host and head.host else sandbox.host,
             peer=client.peer,
             keep_authorization=not authenticated.consumed_authorization,
@@ -230,7 +232,9 @@ class Exchange(Request):
     def response_interim(self, head: ResponseHead) -> None:
         """A 1xx response: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
-            crossing = crossing_response_head(head, drop_chunked=True, scope=self._scope(head))
+            assert self.sandbox is not None
+            scope = self.scope(head, self.sandbox.host, self._options.path_mode)
+            crossing = crossing_response_head(head, drop_chunked=True, scope=scope)
             self.client.write(crossing)
 
     def response_whole(
@@ -279,7 +283,7 @@ class Exchange(Request):
             owner=self, client=client, sandbox=sandbox, protocol=protocol, options=self._options
         )
         self._telemetry.tunnel_opened()
-        tunnel.open(head, data, scope=self._scope(head))
+        tunnel.open(head, data, scope=self.scope(head, sandbox.host, self._options.path_mode))
         if self.outcome.trace is None:
             self.head.forget_lines()
 
@@ -324,14 +328,17 @@ class Exchange(Request):
             # The client may send the body now or never: nothing behind this response can be framed.
             may_go_on = False
         client.keep_alive = may_go_on
-        sandbox.is_retired = sandbox.is_retired or not head.keep_alive
+        if not head.keep_alive:
+            sandbox.is_retired = True
         connection = (b"keep-alive" if is_old else b"") if may_go_on else b"close"
         return crossing_response_head(
             head,
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
-            scope=self._scope(head),
+            scope=self.scope(head, sandbox.host, self._options.path_mode)
+            if head.kinds & SCOPED
+            else None,
         )
 
     def _last_pieces(self, reader: BodyReader, pieces: list[bytes]) -> list[bytes]:
@@ -374,7 +381,8 @@ class Exchange(Request):
             task.cancel()
 
     def _end(self) -> None:
-        self._receiving_becomes(_ENDED)
+        assert _ENDED in RECEIVING_NEXT[self.receiving], repr(self)
+        self.receiving = _ENDED
         self.outcome.ended(self.started_at)
         if self.slots is not None:
             for slot in self.slots:
@@ -388,13 +396,3 @@ class Exchange(Request):
     def _receiving_becomes(self, state: Receiving) -> None:
         assert state in RECEIVING_NEXT[self.receiving], f"{self!r} -> {state!r}"
         self.receiving = state
-
-    def _scope(self, head: ResponseHead) -> ResponseScope | None:
-        """Returns what the head is judged by, None when it needs no such judgement."""
-        target, sandbox, kinds = self.target, self.sandbox, head.kinds & SCOPED
-        if not kinds or target is None or sandbox is None:
-            return None
-        if kinds == CACHING:
-            return ResponseScope.of_caching(target)
-        keeps_path, peer = self.keeps_path(self._options.path_mode), self.client.peer
-        return ResponseScope.of(target, self.head, peer, sandbox.host, keeps_path=keeps_path)

@@ -26,7 +26,7 @@ from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
 from router.proxy.pool import Pool
 from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer
-from router.proxy.request import Caller, Pending, outcome_of, outcome_of_refused
+from router.proxy.request import Caller, Pending, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
@@ -90,7 +90,7 @@ class Gateway:
         exchange = client.exchange = Exchange(
             head,
             client.caller,
-            outcome_of(head, client.peer, self._clients),
+            self._clients,
             client=client,
             options=self._options,
             telemetry=self._telemetry,

@@ -50,7 +50,15 @@ class Outcome:
         "wait_s",
     )
 
-    def __init__(self, *, method: bytes, path: bytes, client: str, started_at: float) -> None:
+    def __init__(
+        self,
+        *,
+        method: bytes,
+        path: bytes,
+        client: str,
+        started_at: float,
+        traceparent: bytes | None = None,
+    ) -> None:
         self.method = method
         self.path = path
         """The request target as it came; the query is cut off where it is logged."""
@@ -87,7 +95,7 @@ class Outcome:
         self.bytes_from_client = 0
         """Body (or tunnel) bytes."""
         self.bytes_to_client = 0
-        self.traceparent: bytes | None = None
+        self.traceparent = traceparent
         """As the sandbox is sent it: as it came, unless this request is traced here."""
         self.trace: Trace | None = None
         """None unless a span is made of this request."""

@@ -96,7 +96,7 @@ class Pool:
             del self._by_age[connection]
             if not idle:
                 del self._idle[permit.key]
-            if not connection.has_unread():
+            if not connection.unread(0):
                 return connection
             connection.close()
         return None
@@ -104,7 +104,6 @@ class Pool:
     def release(self, connection: SandboxConnection) -> None:
         """Takes back a connection whose exchange has ended cleanly on both sides."""
         connection.idle_since = time.monotonic()
-        connection.resume_reading()
         if connection.is_retired or self._max_idle == 0:
             connection.close()
             return

@@ -13,6 +13,8 @@ from router.proxy.outcome import Outcome
 from router.proxy.slots import Slot
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.response_head import SCOPED, ResponseHead
+from router.proxy.wire.rewriting import BY_HEADER, CACHING, HEADER, ResponseScope
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
@@ -88,18 +90,6 @@ class Caller:
         self.remembered: Remembered | None = None
 
 
-def outcome_of(head: RequestHead, peer: Peer, clients: ClientAddresses) -> Outcome:
-    """Returns the Outcome that a request begins with."""
-    outcome = Outcome(
-        method=head.method,
-        path=head.target,
-        client=clients.of(head, peer) if peer.is_trusted else peer.address,
-        started_at=time.time(),
-    )
-    outcome.traceparent = head.traceparent
-    return outcome
-
-
 def outcome_of_refused(error: RouterError, head: bytes, peer: Peer) -> Outcome:
     """Returns the Outcome of bytes that made no request; `head` is what came of one."""
     parts = head.partition(b"\r\n")[0].split(b" ", 2)
@@ -138,11 +128,18 @@ class Request:
     )
 
     def __init__(
-        self, head: RequestHead, caller: Caller, outcome: Outcome, timeout_s: float
+        self, head: RequestHead, caller: Caller, clients: ClientAddresses, timeout_s: float
     ) -> None:
+        peer = caller.peer
         self.head = head
         self.caller = caller
-        self.outcome = outcome
+        self.outcome = Outcome(
+            method=head.method,
+            path=head.target,
+            client=clients.of(head, peer) if peer.is_trusted else peer.address,
+            started_at=time.time(),
+            traceparent=head.traceparent,
+        )
         self.started_at = time.monotonic()
         self.timeout_s = timeout_s
         self.target: Target | None = None
@@ -171,6 +168,20 @@ class Request:
         """Returns True when an app that was named by path sees the whole of it; `usual` is for Sandboxes that say nothing."""
         said = "" if self.permit is None else self.permit.endpoint.path_mode
         return (said or usual) == "keep"
+
+    def scope(
+        self, response: ResponseHead, sandbox_host: bytes, path_mode: str
+    ) -> ResponseScope | None:
+        """Returns what a response's head is judged by, None when it needs no such judgement."""
+        target, kinds = self.target, response.kinds & SCOPED
+        if not kinds or target is None:
+            return None
+        if kinds == CACHING:
+            return BY_HEADER if target.named_by is HEADER else None
+        keeps_path = self.keeps_path(path_mode)
+        return ResponseScope.of(
+            target, self.head, self.caller.peer, sandbox_host, keeps_path=keeps_path
+        )
 
 
 class AwaitCredential:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import select
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from router.auth.authorizer import PoolKey
@@ -76,7 +78,6 @@ class SandboxConnection(Connection):
         "_exchange",
         "_interim_bytes",
         "_partial",
-        "_poll",
         "_pool",
         "_reader",
         "_state",
@@ -87,6 +88,7 @@ class SandboxConnection(Connection):
         "is_retired",
         "key",
         "may_trail",
+        "unread",
     )
 
     def __init__(self, pool: Owner, key: PoolKey, address: str, host: bytes) -> None:
@@ -110,7 +112,8 @@ class SandboxConnection(Connection):
         """Cuts out the body; set while BODY."""
         self._partial: bytearray | None = None
         self._interim_bytes = 0
-        self._poll: Any = None
+        self.unread: Callable[[int], list[Any]] = _nothing
+        """poll(2), with a time limit: bytes or an end wait in the kernel, which the loop has not come round to yet."""
 
     def __repr__(self) -> str:
         return f"<SandboxConnection {self.address} {self._state.name} retired={self.is_retired}>"
@@ -125,15 +128,6 @@ class SandboxConnection(Connection):
 
     # --- for the pool and the exchange ---
 
-    def has_unread(self) -> bool:
-        """Returns True when bytes or an end wait in the kernel, which the loop has not come round to yet: one poll(2)."""
-        assert self.transport is not None
-        if self._poll is None:
-            self._poll = select.poll()
-            fileno = self.transport.get_extra_info("socket").fileno()
-            self._poll.register(fileno, select.POLLIN | select.POLLRDHUP)
-        return bool(self._poll.poll(0))
-
     def carry(self, exchange: Exchange, *, is_reused: bool) -> None:
         """Sends the exchange's request, and gives it the response."""
         assert self._state is _IDLE, repr(self)
@@ -147,6 +141,8 @@ class SandboxConnection(Connection):
         assert _IDLE in NEXT[self._state], repr(self)
         self._state = _IDLE
         self._exchange = self._reader = None
+        if not self._reading:
+            self.resume_reading()
         self._pool.release(self)
 
     def start_tunnel(self, tunnel: SandboxRelay) -> None:
@@ -182,6 +178,14 @@ class SandboxConnection(Connection):
         self._state = state
 
     # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            poll = select.poll()
+            poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
+            self.unread = poll.poll
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= LARGE_BYTES and not self._in_turn:
@@ -356,6 +360,10 @@ class SandboxConnection(Connection):
             )
         else:
             exchange.sandbox_left(_why("the sandbox closed the connection before it answered", exc))
+
+
+def _nothing(_timeout_ms: int) -> list[Any]:
+    return []
 
 
 def _why(what: str, exc: Exception | None) -> str:

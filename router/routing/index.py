@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -22,12 +22,14 @@ HELD_BACK = "host unreachable"
 """The reason of an endpoint whose route was evicted."""
 
 
-@dataclass(slots=True)
 class _Hold:
     """An evicted route: what discovery says of it, and until when (clock) it is not believed."""
 
-    endpoint: Endpoint
-    until: float
+    __slots__ = ("endpoint", "until")
+
+    def __init__(self, endpoint: Endpoint, until: float) -> None:
+        self.endpoint = endpoint
+        self.until = until
 
 
 class EndpointIndex:

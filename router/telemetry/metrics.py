@@ -170,8 +170,8 @@ class Metrics:
         _add(found, "sandbox_router_build_info", build, 1)
         _add(found, "sandbox_router_bytes_total", ("from_client",), self._bytes_from_client)
         _add(found, "sandbox_router_bytes_total", ("to_client",), self._bytes_to_client)
-        for code, value in self._router_errors.items():
-            _add(found, "sandbox_router_router_errors_total", (code,), value)
+        for code, count in self._router_errors.items():
+            _add(found, "sandbox_router_router_errors_total", (code,), count)
         found["sandbox_router_first_byte_seconds"] = {(): list(self._first_byte)}
         found["sandbox_router_connect_duration_seconds"] = {
             (outcome,): list(series) for outcome, series in self._connect.items()

@@ -12,6 +12,3 @@ class DecidesEachTime:
 
     def valid_until(self, authenticated: Authenticated) -> float:
         return 0.0
-
-    def again(self) -> None:
-        raise AssertionError("no decision may be kept")

@@ -22,7 +22,7 @@ class Scanners:
             self.module = importlib.import_module(SCANNER)
         finally:
             sys.meta_path.remove(finder)
-        self.requests = scanning.request_scanner(request_head.ACTIONS)
+        self.requests = scanning.request_scanner(request_head.ACTIONS, request_head.KNOWN)
         self.responses = scanning.response_scanner(response_head.ACTIONS)
 
     @property

@@ -98,7 +98,7 @@ def test_the_fuzzer_finds_a_scanner_that_reads_a_kind_of_line_differently(
     scanners, monkeypatch, kind, action
 ):
     actions = {**request_head.ACTIONS, kind: action}
-    monkeypatch.setattr(scanners, "requests", scanning.request_scanner(actions))
+    monkeypatch.setattr(scanners, "requests", scanning.request_scanner(actions, request_head.KNOWN))
     with pytest.raises(Differ):
         compare_requests(scanners, Heads(1), count=100_000)
 

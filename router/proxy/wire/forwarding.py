@@ -74,6 +74,39 @@ def crossing_request_head(
     `target` is what follows the method, `host` the Host header's value; `origin_policy` (`rewrite`, `keep`, `drop`) is for the
     app's own Origin alone; `path_root` is what was taken off the path, b"" for nothing.
     """
+    changes = head.changes
+    if head.kinds & _DECIDED or stripped is not None or (head.nominated and head.scan is None):
+        changes = _changes(head, host, peer, origin_policy, stripped)
+    is_as_it_came = head.scan is not None and target == head.target
+    allowed = _AUTHORIZATION if keep_authorization else 0
+    added = head.added
+    if head.upgrade is not None or head.accepts_trailers or not head.has_host_line:
+        added += _hop_by_hop(head, host, peer)
+    if peer.is_trusted or path_root or not head.host:
+        if peer.is_trusted:
+            allowed |= _CLAIM if path_root else _CLAIM | _PREFIX_OF_FRONT
+        added += _forwarded(head, peer, path_root) + _VIA[head.version]
+    else:
+        added = b"%b%bX-Forwarded-Host: %b\r\n%b" % (
+            added,
+            peer.lines,
+            head.host,
+            _VIA[head.version],
+        )
+    return crossing(
+        head,
+        None if is_as_it_came else b"%b %b HTTP/1.1" % (head.method, target),
+        _TABLES[allowed],
+        host,
+        changes,
+        added,
+    )
+
+
+def _changes(
+    head: RequestHead, host: bytes, peer: Peer, origin_policy: str, stripped: Stripped | None
+) -> dict[int, bytes] | None:
+    """Returns the lines to send in place of those that came, by their place; b"" drops one."""
     decided = _DECIDED if stripped is None else _DECIDED | _COOKIES
     changes = head.changes
     if head.kinds & decided:
@@ -89,29 +122,7 @@ def crossing_request_head(
         changes = without_nominated(head, changes)
     if stripped is not None:
         changes = {**(changes or {}), **dict.fromkeys(stripped.places(head.lines), b"")}
-    is_as_it_came = head.scan is not None and target == head.target
-    is_usual = head.upgrade is None and not head.accepts_trailers and head.has_host_line
-    return crossing(
-        head,
-        None if is_as_it_came else b"%b %b HTTP/1.1" % (head.method, target),
-        _table(peer, keep_authorization, path_root),
-        host,
-        changes,
-        b"%b%b%b%b"
-        % (
-            head.added,
-            b"" if is_usual else _hop_by_hop(head, host, peer),
-            _forwarded(head, peer, path_root),
-            _VIA[head.version],
-        ),
-    )
-
-
-def _table(peer: Peer, keep_authorization: bool, path_root: bytes) -> bytes:
-    allowed = _AUTHORIZATION if keep_authorization else 0
-    if peer.is_trusted:
-        allowed |= _CLAIM if path_root else _CLAIM | _PREFIX_OF_FRONT
-    return _TABLES[allowed]
+    return changes
 
 
 def _rewritten(kind: int, value: bytes, stripped: Stripped | None) -> bytes:

@@ -7,7 +7,7 @@ refuses raw UTF-8 in targets and lets `HTTP/2.0` pass. The parser only ever sees
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httptools
 
@@ -92,15 +92,29 @@ class RequestHead(HeadLines):
         return f"<RequestHead {self.method!r} {self.target[:60]!r} http={self.version} body={self.has_body}>"
 
 
-def parse_request(block: bytes, previous: RequestHead | None = None) -> RequestHead:
+class Known(Protocol):
+    """What is known of a connection's last request. Values that come again become the very same objects."""
+
+    host: bytes
+    asked: Asked
+    authorization: bytes | None
+    sandbox_token: bytes | None
+    client_cert: bytes | None
+
+
+KNOWN: Final = ("authorization", "sandbox_token", "client_cert")
+"""Names of Known's values that a kind of line has."""
+
+
+def parse_request(block: bytes, known: Known | None = None) -> RequestHead:
     """Returns the head in `block`: from the request line up to and with the empty line.
 
-    `previous` is the connection's last head: values that are equal in both may be the same objects.
+    `known` is of the connection's last request, if anything is.
     Raises MalformedMessage, VersionNotSupported, AmbiguousTarget, GrpcNotSupported.
     """
     head = RequestHead()
     head.block = block
-    if _SCANNER is None or not _SCANNER.read(head, block, previous):
+    if _SCANNER is None or not _SCANNER.read(head, block, known):
         read_request(head, block)
     # A call's outcome is in the trailers of HTTP/2, which nobody here has. gRPC-Web does without.
     if head.content_type is not None and _GRPC.match(head.content_type):
@@ -301,4 +315,4 @@ ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
 }
 """What the scanner does with a kind's value: the same as its reader above. It leaves a head with any other kind to them."""
 
-_SCANNER: Final = request_scanner(ACTIONS) if IS_COMPILED else None
+_SCANNER: Final = request_scanner(ACTIONS, KNOWN) if IS_COMPILED else None

@@ -42,6 +42,9 @@ _UNTOUCHED: Final = kind_set(Kind.CONTENT_LENGTH, *SCOPED_KINDS)
 """Kinds whose lines cross as they came unless something changes one."""
 _JUDGED: Final = kind_set(*SCOPED_KINDS) & ~CACHING
 _BY_STATUS: Final = kind_set(Kind.CONTENT_LENGTH, Kind.UPGRADE)
+# Looking an enum's member up on its class is a call.
+HEADER: Final = NamedBy.HEADER
+_NO_CHANGES: Final[dict[int, bytes]] = {}
 _NO_STORE = re.compile(rb"(?:^|[,\s])no-store(?:[,;=\s]|$)", re.IGNORECASE)
 
 
@@ -93,11 +96,6 @@ class ResponseScope:
             own_authorities=tuple(host for host in own if host),
         )
 
-    @classmethod
-    def of_caching(cls, target: Target) -> ResponseScope | None:
-        """Returns the scope of a response of which only its caching is judged: one for all."""
-        return _BY_HEADER if target.named_by is NamedBy.HEADER else None
-
     def value_of(self, kind: int, value: bytes) -> bytes:
         """Returns the value that a line of this kind gets, b"" to drop the line."""
         if kind == Kind.LOCATION:
@@ -117,9 +115,10 @@ class ResponseScope:
         return b""
 
 
-_BY_HEADER: Final = ResponseScope(
+BY_HEADER: Final = ResponseScope(
     named_by=NamedBy.HEADER, root=b"", url_root=b"", request_path=b"", own_authorities=()
 )
+"""The scope of a response of which only its caching is judged, where the sandbox was named by header."""
 
 
 def crossing_response_head(
@@ -140,9 +139,12 @@ def crossing_response_head(
     tail = b"Transfer-Encoding: chunked\r\n" if add_chunked else b""
     if connection:
         tail += b"Connection: %b\r\n" % connection
-    if scope is not None and scope.named_by is NamedBy.HEADER and _may_be_kept(head):
+    if scope is not None and scope.named_by is HEADER and _may_be_kept(head):
         tail = VARY + tail
-    changes = _changes(head, scope)
+    judged = _JUDGED
+    if head.status < 200 or head.status in (204, 426):
+        judged |= _BY_STATUS
+    changes = _changes(head, scope, judged) if head.kinds & judged else _NO_CHANGES
     if not changes and head.version == 11 and not head.kinds & ~_UNTOUCHED:
         return b"%b%b\r\n" % (head.block[:-2], tail) if tail else head.block
     if head.nominated and head.scan is None:
@@ -157,14 +159,9 @@ def crossing_response_head(
     )
 
 
-def _changes(head: ResponseHead, scope: ResponseScope | None) -> dict[int, bytes]:
-    """Returns the lines to send in place of those that came, by their place; b"" drops one."""
-    judged = _JUDGED
-    if head.status < 200 or head.status in (204, 426):
-        judged |= _BY_STATUS
+def _changes(head: ResponseHead, scope: ResponseScope | None, judged: int) -> dict[int, bytes]:
+    """Returns the lines to send in place of those that came, by their place; b"" drops one. `judged` are sets of kinds."""
     changes: dict[int, bytes] = {}
-    if not head.kinds & judged:
-        return changes
     for kind, name, value, at in head.special:
         if not 1 << kind & judged:
             continue

@@ -26,8 +26,9 @@ class RequestScanner:
         nominated: Nominated,
         new_asked: Callable[[tuple[bytes | None, ...]], Any],
         asked_count: int,
+        known: Iterable[str],
     ) -> None: ...
-    def read(self, head: Any, block: bytes, previous: Any) -> bool: ...
+    def read(self, head: Any, block: bytes, known: Any) -> bool: ...
 
 class ResponseScanner:
     def __init__(

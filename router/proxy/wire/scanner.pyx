@@ -331,13 +331,19 @@ cdef inline bytes value_of(const uint8_t* p, const Line* line):
     return PyBytes_FromStringAndSize(<const char*>p + line.value, line.value_end - line.value)
 
 
+cdef inline bint is_value(const uint8_t* p, const Line* line, known):
+    """Returns True when the value is equal to `known`, which may be any object."""
+    cdef uint32_t size = line.value_end - line.value
+    return (
+        isinstance(known, bytes)
+        and PyBytes_GET_SIZE(known) == size
+        and memcmp(PyBytes_AS_STRING(<bytes>known), p + line.value, size) == 0
+    )
+
+
 cdef inline bytes value_or(const uint8_t* p, const Line* line, known):
     """Returns the value, as the very object `known` if that is equal."""
-    cdef uint32_t size = line.value_end - line.value
-    if isinstance(known, bytes) and PyBytes_GET_SIZE(known) == size:
-        if memcmp(PyBytes_AS_STRING(<bytes>known), p + line.value, size) == 0:
-            return <bytes>known
-    return value_of(p, line)
+    return <bytes>known if is_value(p, line, known) else value_of(p, line)
 
 
 # --- values ---------------------------------------------------------------------------------
@@ -541,19 +547,24 @@ cdef class RequestScanner(Scanner):
 
     cdef object new_asked
     cdef int asked_count
+    cdef uint64_t known_kinds
 
-    def __init__(self, kinds, common, actions, nominated, new_asked, int asked_count):
-        """`new_asked` makes an Asked of a tuple of `asked_count` values."""
+    def __init__(self, kinds, common, actions, nominated, new_asked, int asked_count, known):
+        """`new_asked` makes an Asked of a tuple of `asked_count` values; `known` are the names of Known's values."""
         super().__init__(kinds, common, actions, nominated)
         if asked_count > MAX_ASKED:
             raise ValueError("Asked has more values than there is room for")
         self.new_asked = new_asked
         self.asked_count = asked_count
+        self.known_kinds = 0
+        for kind, name in enumerate(self.attributes):
+            if name in known:
+                self.known_kinds |= <uint64_t>1 << <int>kind
 
-    def read(self, head, bytes block not None, previous):
+    def read(self, head, bytes block not None, known):
         """Fills `head` from a whole head. Returns False, and leaves it alone, for one that Python has to judge.
 
-        What is equal in `previous`, the connection's last head or None, becomes the very same object.
+        What is equal in `known` (request_head.Known), which may be None, becomes the very same object.
         """
         cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(block)
         cdef Py_ssize_t length = PyBytes_GET_SIZE(block)
@@ -589,18 +600,18 @@ cdef class RequestScanner(Scanner):
         PyObject_SetAttr(head, A_SCAN, keep(block, lines, count, first, last))
         PyObject_SetAttr(head, A_KINDS, found.kinds)
         PyObject_SetAttr(head, A_HAS_HOST_LINE, True)
-        self.set_values(head, p, lines, count, &found, previous)
+        self.set_values(head, p, lines, count, &found, known)
         self.set_shared(head, &found)
         if found.length > 0 or found.is_chunked:
             PyObject_SetAttr(head, A_HAS_BODY, True)
         return True
 
-    cdef int set_values(self, head, const uint8_t* p, Line* lines, int count, Found* found, previous) except -1:
+    cdef int set_values(self, head, const uint8_t* p, Line* lines, int count, Found* found, known) except -1:
         cdef uint64_t done = 0
         cdef uint8_t action
         cdef int i
-        cdef bint is_asked = False
-        PyObject_SetAttr(head, A_HOST, value_or(p, found.host, None if previous is None else previous.host))
+        cdef bint is_asked = False, is_known
+        PyObject_SetAttr(head, A_HOST, value_or(p, found.host, None if known is None else known.host))
         for i in range(count):
             action = self.actions[lines[i].kind] if lines[i].kind else ACTION_NOTHING
             if action == ACTION_ASKED:
@@ -608,22 +619,32 @@ cdef class RequestScanner(Scanner):
             elif (action == ACTION_ONCE or action == ACTION_FIRST) and not done >> lines[i].kind & 1:
                 done |= <uint64_t>1 << lines[i].kind
                 name = self.attributes[lines[i].kind]
-                PyObject_SetAttr(head, name, value_or(p, &lines[i], None if previous is None else getattr(previous, name)))
+                is_known = known is not None and self.known_kinds >> lines[i].kind & 1
+                PyObject_SetAttr(head, name, value_or(p, &lines[i], getattr(known, name) if is_known else None))
         if is_asked:
-            PyObject_SetAttr(head, A_ASKED, self.asked_of(p, found, None if previous is None else previous.asked))
+            PyObject_SetAttr(head, A_ASKED, self.asked_of(p, found, None if known is None else known.asked))
         return 0
 
-    cdef object asked_of(self, const uint8_t* p, Found* found, previous):
+    cdef object asked_of(self, const uint8_t* p, Found* found, known):
         cdef int place
-        cdef list values = []
-        cdef bint is_same = isinstance(previous, tuple) and len(previous) == self.asked_count
-        cdef object value, known
+        cdef list values
+        cdef const Line* line
+        if isinstance(known, tuple) and len(known) == self.asked_count:
+            for place in range(self.asked_count):
+                line = found.asked[place]
+                value = (<tuple>known)[place]
+                if line == NULL:
+                    if value is not None:
+                        break
+                elif value is None or not is_value(p, line, value):
+                    break
+            else:
+                return known
+        values = []
         for place in range(self.asked_count):
-            known = (<tuple>previous)[place] if is_same else None
-            value = None if found.asked[place] == NULL else value_or(p, found.asked[place], known)
-            is_same = is_same and value is known
-            values.append(value)
-        return previous if is_same else self.new_asked(tuple(values))
+            line = found.asked[place]
+            values.append(None if line == NULL else value_of(p, line))
+        return self.new_asked(values)
 
 
 @cython.final

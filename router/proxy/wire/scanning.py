@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from router import code_form
@@ -26,8 +26,10 @@ www-authenticate x-content-type-options x-frame-options x-powered-by x-request-i
 """.split()
 
 
-def request_scanner(actions: Mapping[int, tuple[int, str | int]]) -> RequestScanner:
-    """Returns a scanner of request heads; `actions` says what each kind's value is for."""
+def request_scanner(
+    actions: Mapping[int, tuple[int, str | int]], known: Iterable[str]
+) -> RequestScanner:
+    """Returns a scanner of request heads; `actions` says what each kind's value is for, `known` which names Known has."""
     from router.proxy.wire.scanner import RequestScanner
 
     return RequestScanner(
@@ -37,6 +39,7 @@ def request_scanner(actions: Mapping[int, tuple[int, str | int]]) -> RequestScan
         nominated,
         Asked._make,
         len(Asked._fields),
+        frozenset(known),
     )
 
 

@@ -225,15 +225,6 @@ def test_the_explanation_agrees_with_the_decision(authorizer: GrantAuthorizer) -
         assert authorizer.explain(caller, (BOX,), endpoint, 80, b"GET")["decision"] == decision
 
 
-def test_a_permit_that_is_used_again_counts_as_one_more_allowed(
-    authorizer: GrantAuthorizer,
-) -> None:
-    authorizer.authorize(_alice(Grant("*", "*")), ENDPOINT, (BOX,), 80, b"GET")
-    authorizer.again()
-
-    assert authorizer.allowed == 2
-
-
 def test_a_new_policy_begins_a_generation(
     authorizer: GrantAuthorizer, current: CurrentPolicy
 ) -> None:

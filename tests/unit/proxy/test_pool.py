@@ -8,6 +8,7 @@ import errno
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,8 +226,9 @@ async def test_none_are_kept_when_none_may_be(make_pool: Make, port: Port) -> No
 async def test_a_paused_connection_reads_again_when_it_is_idle(make_pool: Make, port: Port) -> None:
     pool = make_pool()
     upstream = await dial(pool, permit(port.number))
+    upstream.carry(SimpleNamespace(attach=lambda *_, **__: None), is_reused=False)  # type: ignore[arg-type]
     upstream.pause_reading()
-    pool.release(upstream)
+    upstream.release()
     port.accept().close()
     await until(lambda: upstream.is_closed)
     assert pool.idle_count == 0
