@@ -37,6 +37,12 @@ def connections_allowed(open_files: int, *, wanted: int, workers: int) -> int:
     return min(wanted, enough_for) if wanted else 0
 
 
+def connections_here(wanted: int) -> int:
+    """Returns how many of `wanted` connections (0 = no limit) this process alone has open files for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections_allowed(soft, wanted=wanted, workers=1)
+
+
 def tell(open_files: int, *, wanted: int, allowed: int) -> None:
     """Says in one line what the limit is, and whether it is what bounds the connections."""
     fields = {"open_files": open_files, "max_connections": allowed or "unlimited"}

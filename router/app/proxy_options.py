@@ -13,7 +13,7 @@ _WATCH_LAG_S: Final = 0.5
 
 
 def options_of(settings: Settings) -> ProxyOptions:
-    """Returns how this worker carries requests: its share of the connections; a duration of 0 (off) becomes one that never ends."""
+    """Returns how this worker carries requests; a duration of 0 (off) becomes one that never ends."""
     time_settings, limits = settings.time, settings.limits
     return ProxyOptions(
         header_timeout_s=time_settings.header_timeout_s or NEVER,
@@ -29,7 +29,6 @@ def options_of(settings: Settings) -> ProxyOptions:
         max_header_bytes=limits.max_header_bytes,
         max_request_line_bytes=limits.max_request_line_bytes,
         max_body_bytes=limits.max_body_bytes,
-        max_connections=-(-limits.max_connections // settings.listeners.workers),
         max_requests_per_sandbox=limits.max_requests_per_sandbox,
         max_tunnels_per_client=limits.max_tunnels_per_client,
         trusted_proxies=settings.routing.trusted_proxies,

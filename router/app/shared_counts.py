@@ -21,7 +21,8 @@ from router.routing.elsewhere import ALONE, Elsewhere
 REQUESTS: Final = "requests"
 TUNNELS: Final = "tunnels"
 WAITING: Final = "waiting"
-_KINDS: Final = (REQUESTS, TUNNELS, WAITING)
+CONNECTIONS: Final = "connections"
+_KINDS: Final = (REQUESTS, TUNNELS, WAITING, CONNECTIONS)
 
 _CELLS: Final = 32_768
 """Of each row; a power of two."""
@@ -51,6 +52,7 @@ class PodCounts:
     requests: Elsewhere = ALONE
     tunnels: Elsewhere = ALONE
     waiting: Elsewhere = ALONE
+    connections: Elsewhere = ALONE
 
 
 ALL_ALONE: Final = PodCounts()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
+from router.app import descriptors
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
@@ -33,6 +34,7 @@ from router.proxy.admission import Admission
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
+from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
@@ -221,8 +223,15 @@ class Worker:
             readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
         options = options_of(settings)
+        max_connections = settings.limits.max_connections
+        places = Places(
+            limit=max_connections,
+            here=descriptors.connections_here(max_connections),
+            workers=settings.listeners.workers,
+            elsewhere=self._elsewhere.connections,
+        )
         connections = Connections(
-            max_connections=options.max_connections,
+            places=places,
             first_request_s=options.header_timeout_s,
             deadlines=deadlines,
             telemetry=telemetry,

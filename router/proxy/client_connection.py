@@ -54,9 +54,11 @@ class Register(Protocol):
 
     is_draining: bool
 
-    def accept(self, client: ClientConnection) -> bool:
-        """Returns False when there is no place for another connection: it is told so and closed."""
-        ...
+    def accept(self, client: ClientConnection) -> None:
+        """Takes in a connection that was just made."""
+
+    def turned_away(self, client: ClientConnection) -> None:
+        """Notes that who waited outside is told that there is no place."""
 
     def closed(self, client: ClientConnection) -> None:
         """Notes that a connection has ended."""
@@ -110,8 +112,7 @@ class ClientConnection(ClosingConnection):
         self.caller = self._requests.caller(transport, is_tls=self._is_tls)
         self.peer = self.caller.peer
         self._rest()
-        if not self._register.accept(self):
-            self._refuse(Overloaded(), None)
+        self._register.accept(self)
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= LARGE_BYTES and not self._in_turn:
@@ -242,10 +243,10 @@ class ClientConnection(ClosingConnection):
         elif self.exchange is not None:
             self.deadline_at = NEVER
             self.exchange.on_deadline(now)
+        elif self.is_extra and not self.has_asked:
+            self.turn_away()
         elif self._state is HEAD:
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
-        elif self._state is IDLE and self.is_extra:
-            self._refuse(Overloaded(), None)
         elif not self._is_still_sending(now, self._options.keepalive_timeout_s):
             self._abort()
 
@@ -318,8 +319,7 @@ class ClientConnection(ClosingConnection):
         try:
             while self._state is IDLE and self._ahead and self.is_writable and left:
                 left -= 1
-                data = self._ahead
-                self._ahead = b""
+                data, self._ahead = self._ahead, b""
                 self._take(data)
         finally:
             self._advancing = False
@@ -368,30 +368,31 @@ class ClientConnection(ClosingConnection):
 
     # --- refusing ---
 
+    def turn_away(self) -> None:
+        self._register.turned_away(self)
+        self._refuse(Overloaded(), None)
+
     def _refuse(self, error: RouterError, head: bytes | None) -> None:
         """Answers bytes that make no request, and closes: where the next request begins is not known."""
         self.keep_alive = False
         self._reader = None
         self._requests.refused(self, error, head)
-        self.write(
-            error_answer(error, is_head=bool(head and head.startswith(b"HEAD ")), close=True)
-        )
+        is_head = head is not None and head.startswith(b"HEAD ")
+        self.write(error_answer(error, is_head=is_head, close=True))
         self._end()
 
     def _start_discarding(self) -> None:
         self._becomes(DISCARDING)
         self.deadline_at = time.monotonic() + self._options.header_timeout_s
-        ahead = self._ahead
-        self._ahead = b""
+        ahead, self._ahead = self._ahead, b""
         if ahead:
             self._discard(ahead)
         if self._state is DISCARDING:
             self.resume_reading()
 
     def _discard(self, data: bytes) -> None:
-        reader = self._reader
-        assert reader is not None
-        end = reader.feed(data, [])
+        assert self._reader is not None
+        end = self._reader.feed(data, [])
         if end >= 0:
             self._reader = None
             self._ahead = data[end:]

@@ -63,6 +63,7 @@ DISCARDING: Final = State.DISCARDING
 TUNNEL: Final = State.TUNNEL
 LINGERING: Final = State.LINGERING
 CLOSED: Final = State.CLOSED
+_WAITING: Final = (IDLE, HEAD, DISCARDING)
 
 
 class ClosingConnection(Connection):
@@ -75,6 +76,7 @@ class ClosingConnection(Connection):
         "_unsent",
         "deadline_at",
         "exchange",
+        "has_place",
         "idle_since",
         "is_extra",
         "tunnel",
@@ -92,6 +94,8 @@ class ClosingConnection(Connection):
         self.tunnel: ClientRelay | None = None
         self.idle_since = 0.0
         """Since when (monotonic seconds) it waits for a request; 0.0 before its first one."""
+        self.has_place = False
+        """It counts against `max-connections`; one that was given up doesn't any more."""
         self.is_extra = False
         """It came when there was no place: only a load balancer's check is answered."""
         self._unsent = 0
@@ -113,18 +117,30 @@ class ClosingConnection(Connection):
         # In a tunnel a client that only says no more must still be read to its end.
         return self._shows(0 if self._state is TUNNEL else select.POLLRDHUP)
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether a request's whole head has ever come."""
+        return self.idle_since > 0.0 or (self._state is not IDLE and self._state is not HEAD)
+
+    def is_silent(self) -> bool:
+        """Returns True when nothing is written, and nothing that the loop has yet to read has come: it waits for its client alone."""
+        transport = self.transport
+        return (
+            self._state in _WAITING
+            and transport is not None
+            and not transport.get_write_buffer_size()
+            and not self._shows(select.POLLIN)
+        )
+
+    def give_way(self) -> bool:
+        """Closes a connection that is silent. Returns True when it is closing."""
+        if self.is_silent():
+            self._close(_LINGER_S)
+        return self._state is LINGERING
+
     def close_if_idle(self) -> bool:
         """Closes a connection that carries nothing, not even what the loop has yet to read. Returns True when it did."""
-        transport = self.transport
-        if (
-            self._state is not IDLE
-            or transport is None
-            or transport.get_write_buffer_size()
-            or self._shows(select.POLLIN)
-        ):
-            return False
-        self._close(_LINGER_S)
-        return True
+        return self._state is IDLE and self.give_way()
 
     def _shows(self, signs: int) -> bool:
         """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for the connection."""

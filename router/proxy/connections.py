@@ -10,17 +10,17 @@ from router.errors import Draining, Forbidden
 from router.proxy.client_connection import ClientConnection
 from router.proxy.closing_connection import State
 from router.proxy.deadlines import Deadlines
-from router.proxy.ports import CredentialStatus, Telemetry
+from router.proxy.door import Door
+from router.proxy.places import Places
+from router.proxy.ports import CredentialStatus, Newcomer, Telemetry
 from router.proxy.wire.websocket import CloseCode
 from router.routing.endpoint import Endpoint
 
 _RIGHTS_INTERVAL_S: Final = 1.0
 _LOOK_INTERVAL_S: Final = 1.0
-_MAX_EXTRA: Final = 64
-"""Connections beyond the limit that may turn out to be a load balancer's check."""
 _CHECK_S: Final = 0.25
-_SEARCH_INTERVAL_S: Final = 0.05
-"""A search looks at every connection; floods must not have one for each newcomer."""
+"""For a load balancer's check that finds no place to be asked."""
+_CHECK_HANDSHAKE_S: Final = 1.0
 _MOMENT_S: Final = 0.5
 """In which a client that has read the end of a stream begins its next request, if it has one."""
 
@@ -31,87 +31,83 @@ class Connections:
     def __init__(
         self,
         *,
-        max_connections: int,
+        places: Places,
         first_request_s: float,
         deadlines: Deadlines,
         telemetry: Telemetry,
         rights: CredentialStatus,
     ) -> None:
-        """`max_connections` 0 means no limit; a connection that asks for nothing within `first_request_s` is closed."""
+        """A connection that asks for nothing within `first_request_s` is closed."""
         self.is_draining = False
         """From then on every answer says close."""
-        self._max_connections = max_connections
-        self._first_request_s = first_request_s
-        self._idlest: list[tuple[float, int, ClientConnection]] = []
-        """Who was idle when that was looked at last, the first to go at the end."""
-        self._next_search = 0.0
-        self._extra = 0
         self._deadlines = deadlines
         self._telemetry = telemetry
         self._rights = rights
         self._connections: set[ClientConnection] = set()
+        self._handshakes: set[Newcomer] = set()
+        """TLS clients whose handshakes are under way; each becomes a connection, or ends."""
+        self._door = Door(
+            places=places,
+            inside=self._connections,
+            first_request_s=first_request_s,
+            telemetry=telemetry,
+        )
         self._may_stay_until: dict[ClientConnection, float] | None = None
         """What is idle while draining, and until when it is left open; None before."""
         self._next_rights_check = 0.0
         self._next_look = 0.0
+        deadlines.sweep_with(self._door.give_back)
         deadlines.sweep_with(self.notice_who_left)
         deadlines.sweep_with(self.end_streams_without_right)
 
     def __repr__(self) -> str:
-        return f"<Connections open={len(self._connections)} draining={self.is_draining}>"
+        return f"<Connections open={len(self)} draining={self.is_draining}>"
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return len(self._connections) + len(self._handshakes)
 
-    def accept(self, client: ClientConnection) -> bool:
-        """Returns False when there is no place for another connection: it is told so and closed.
-
-        A full house gives up who has never asked for anything, then who has been idle longest. When all are busy, a newcomer
-        may still be a load balancer that checks: it has a moment to say so.
-        """
-        self._deadlines.watch(client)
-        now = time.monotonic()
+    def accept(self, client: ClientConnection) -> None:
+        """Takes in a connection; in a full house others give way to it, or it waits outside for a moment."""
         client.idle_since = 0.0
-        client.deadline_at = now + self._first_request_s
-        if (
-            self._max_connections
-            and len(self._connections) - self._extra >= self._max_connections
-            and not self._give_up_one(now)
-        ):
-            self._telemetry.connection_refused()
-            if self._extra >= _MAX_EXTRA:
-                return False
-            self._extra += 1
-            client.is_extra = True
-            client.deadline_at = now + _CHECK_S
+        self._deadlines.watch(client)
         self._connections.add(client)
         self._telemetry.connection_opened()
-        return True
+        self._door.enter(client, time.monotonic(), extra_s=_CHECK_S)
 
     def closed(self, client: ClientConnection) -> None:
         """Notes that a connection has ended."""
         self._deadlines.forget(client)
         if client in self._connections:
             self._connections.discard(client)
-            self._extra -= client.is_extra
+            self._door.left(client)
             self._telemetry.connection_closed()
 
-    def _give_up_one(self, now: float) -> bool:
-        """Closes the connection that is missed least. Returns False when every one carries something."""
-        for search in (False, True):
-            if search:
-                if now < self._next_search:
-                    return False
-                self._next_search = now + _SEARCH_INTERVAL_S
-                self._idlest = sorted(
-                    ((c.idle_since, id(c), c) for c in self._connections if c.state is State.IDLE),
-                    reverse=True,
-                )
-            while self._idlest:
-                idle_since, _, connection = self._idlest.pop()
-                if connection.idle_since == idle_since and connection.close_if_idle():
-                    return True
-        return False
+    def admit(self, client: ClientConnection) -> bool:
+        """Returns True when a connection that waits outside has a place by now."""
+        return self._door.admit(client)
+
+    def turned_away(self, client: Newcomer) -> None:
+        """Notes that who waited outside is told that there is no place."""
+        self._door.turned_away(client)
+
+    def handshake_begins(self, handshake: Newcomer) -> None:
+        """Takes in a TLS client at once: from the accept on it costs what a connection costs."""
+        self._deadlines.watch(handshake)
+        self._handshakes.add(handshake)
+        self._telemetry.connection_opened()
+        self._door.enter(handshake, time.monotonic(), extra_s=_CHECK_HANDSHAKE_S)
+
+    def greeted(self, handshake: Newcomer) -> None:
+        """Notes that a TLS client has said its hello: it is silent no more."""
+        self._door.greeted(handshake, time.monotonic())
+
+    def handshake_ends(self, handshake: Newcomer) -> None:
+        """Notes that a handshake is over; the connection that comes of it is accepted as any other."""
+        self._deadlines.forget(handshake)
+        if handshake in self._handshakes:
+            self._handshakes.discard(handshake)
+            self._door.left(handshake)
+            self._telemetry.connection_closed()
 
     def drain(self) -> int:
         """Ends idle connections. Returns how many still carry something.
@@ -128,7 +124,9 @@ class Connections:
             if connection.state is State.IDLE
         }
         due = [connection for connection, until in self._may_stay_until.items() if until <= now]
-        return len(self._connections) - sum(connection.close_if_idle() for connection in due)
+        silent = [handshake for handshake in self._handshakes if not handshake.has_asked]
+        left = sum(connection.close_if_idle() for connection in due)
+        return len(self) - left - sum(handshake.give_way() for handshake in silent)
 
     def end_tunnels(self, reason: str) -> None:
         """Tells every tunnel that the router is going away (WebSockets: 1001, as soon as a frame has ended)."""
@@ -139,6 +137,8 @@ class Connections:
     def end_now(self) -> None:
         """Ends every connection, whatever it carries; who still waits for an answer is told to ask elsewhere."""
         self.is_draining = True
+        for handshake in list(self._handshakes):
+            handshake.abort()
         for connection in list(self._connections):
             exchange = connection.exchange
             if exchange is not None and not exchange.response_started:
@@ -178,6 +178,7 @@ class Connections:
                 connection.end_now()
             else:
                 connection.limit_unread(now)
+        self._door.look()
 
     def end_streams_without_right(self, now: float) -> None:
         """Ends streams and tunnels whose caller's credential has expired or was revoked; looks about once a second."""

@@ -104,7 +104,8 @@ class Gateway:
                 self._admission.check_table()
                 exchange.answered_here(200, health_answer)
                 return
-            if client.is_extra:
+            if client.is_extra and not self.connections.admit(client):
+                self.connections.turned_away(client)
                 raise Overloaded
             if self._tracer is not None:
                 self._tracer.begin(head, client.peer, exchange.outcome, exchange.started_at)

@@ -255,6 +255,40 @@ class Telemetry(Protocol):
         """A client was turned away by `max-connections`."""
 
 
+# --- who comes -------------------------------------------------------------------------------
+
+
+class Newcomer(Protocol):
+    """A connection, or a handshake that may become one: it has a place, or waits for one."""
+
+    deadline_at: float
+    has_place: bool
+    is_extra: bool
+    """It came when there was no place: only a load balancer's check is answered."""
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it ever sent a request's whole head, or a TLS client's hello."""
+        ...
+
+    def is_silent(self) -> bool:
+        """Returns True when it carries nothing, and nothing that it says waits to be read."""
+        ...
+
+    def give_way(self) -> bool:
+        """Closes it when it is silent. Returns True when it is closing."""
+        ...
+
+    def turn_away(self) -> None:
+        """Closes it, and tells it that there is no place."""
+
+    def abort(self) -> None:
+        """Ends it at once."""
+
+    def on_deadline(self, now: float) -> None:
+        """Called when `deadline_at` has passed."""
+
+
 # --- options ---------------------------------------------------------------------------------
 
 
@@ -279,7 +313,6 @@ class ProxyOptions:
     max_header_bytes: int = 65_536
     max_request_line_bytes: int = 16_384
     max_body_bytes: int = 0
-    max_connections: int = 0
     max_requests_per_sandbox: int = 0
     max_tunnels_per_client: int = 0
     trusted_proxies: Sequence[Network] = ()

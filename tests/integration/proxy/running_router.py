@@ -29,6 +29,7 @@ from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.outcome import Outcome
+from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, CredentialStatus, EndpointSource, ProxyOptions
 from router.proxy.wire.stripping import Stripped
@@ -73,6 +74,7 @@ class Plan:
     limits: ProxyOptions = field(
         default_factory=lambda: ProxyOptions(connect_budget_s=10, wait_for_ready_s=10)
     )
+    max_connections: int = 0
     max_idle: int = 64
     max_idle_total: int = 4096
     idle_timeout_s: float = 60
@@ -136,7 +138,7 @@ class RunningRouter:
             resolver=self.resolver,
         )
         self.clients = Connections(
-            max_connections=plan.limits.max_connections,
+            places=Places(limit=plan.max_connections),
             first_request_s=plan.limits.header_timeout_s,
             deadlines=self.deadlines,
             telemetry=self.telemetry,

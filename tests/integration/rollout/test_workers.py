@@ -100,6 +100,29 @@ async def test_a_killed_worker_is_replaced_and_what_comes_meanwhile_is_answered(
         assert len(workers_of(running)) == 2
 
 
+async def test_connections_are_limited_for_all_workers_together_however_they_are_spread(tmp_path):
+    async with (
+        sandbox() as box,
+        two_workers(box.write_table(tmp_path), f"--max-connections={HELD}") as running,
+        held_requests(running, box) as wires,  # all of them: split in halves, one half is too small
+    ):
+        (refused,) = [await dial(("127.0.0.1", running.http_port))]
+        told = await refused.answer()
+        assert (told.status, told.code) == (503, "overloaded")
+        refused.close()
+        victim, survivor = workers_of(running)
+        owners = [owner(wire, [victim, survivor]) for wire in wires]
+        assert set(owners) == {victim, survivor}, "no test of two workers: try again"
+        os.kill(victim, signal.SIGKILL)
+        await until(lambda: len(set(workers_of(running)) - {victim}) == 2)
+        await running.until_ready()
+        freed = [await dial(("127.0.0.1", running.http_port)) for _ in range(owners.count(victim))]
+        for wire in freed:
+            wire.send(request("GET", "/healthz", sandbox=None))
+            assert (await wire.answer()).status == 200
+            wire.close()
+
+
 async def test_a_limit_holds_for_all_workers_together(tmp_path):
     limit = HELD // 2
     async with (

@@ -60,3 +60,11 @@ def test_one_line_says_what_it_comes_to(
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.INFO, said)
     assert record.fields["max_connections"] == allowed  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("soft", "here"), [(1256, 500), (10**6, 1000)])
+def test_one_process_has_what_its_own_open_files_are_enough_for(
+    monkeypatch: pytest.MonkeyPatch, soft: int, here: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, soft))
+    assert descriptors.connections_here(1000) == here

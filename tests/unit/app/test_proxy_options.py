@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from router.app.proxy_options import options_of
 from router.proxy.ports import NEVER
 from router.settings import Settings
@@ -25,15 +23,6 @@ def test_a_duration_of_nothing_never_ends(make_settings: MakeSettings) -> None:
     assert limits.tunnel_max_lifetime_s == NEVER
     assert limits.proxy_timeout_s == 180.0
     assert limits.wait_for_ready_s == 10.0
-
-
-@pytest.mark.parametrize(("connections", "workers", "share"), [(10, 1, 10), (10, 3, 4), (1, 4, 1)])
-def test_each_worker_has_its_share_of_the_connections(
-    make_settings: MakeSettings, connections: int, workers: int, share: int
-) -> None:
-    assert options_of(
-        make_settings(max_connections=connections, workers=workers)
-    ).max_connections == (share)
 
 
 def test_only_a_watch_may_hear_of_a_name_too_late(make_settings: MakeSettings) -> None:

@@ -18,6 +18,7 @@ from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
 from router.proxy.gateway import Gateway
 from router.proxy.outcome import Outcome
+from router.proxy.places import Places
 from router.proxy.ports import ProxyOptions
 from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -254,6 +255,7 @@ class Stage:
         authorizer: Any = None,
         source: Any = None,
         max_connections: int = 0,
+        places: Places | None = None,
         base_domain: str = "",
         path_prefix: str = "",
         **options: Any,
@@ -266,7 +268,7 @@ class Stage:
         self.index.upsert(BOX)
         self.tasks = TaskSet()
         self.clients = Connections(
-            max_connections=max_connections,
+            places=places or Places(limit=max_connections),
             first_request_s=limits.header_timeout_s,
             deadlines=self.deadlines,
             telemetry=self.records,  # type: ignore[arg-type]
@@ -277,7 +279,7 @@ class Stage:
             for name in ("trusted_proxies", "preserve_host", "origin_policy")
             if name in options
         }
-        proxy_options = dataclasses.replace(limits, max_connections=max_connections, **how)
+        proxy_options = dataclasses.replace(limits, **how)
         source = source or IndexSource(self.index)
         self.admission = Admission(
             targets=TargetParser(
@@ -307,6 +309,7 @@ class Stage:
         )
 
     def client(self, *, peer: str = "198.51.100.9", is_tls: bool = False) -> Client:
+        """Returns a client that has just connected."""
         return Client(self.gateway, Wire(peer=peer, can_write_eof=not is_tls), is_tls=is_tls)
 
     def sandbox(self) -> Sandbox:

@@ -9,7 +9,7 @@ import pytest
 from router.proxy.client_connection import ClientConnection
 from router.proxy.closing_connection import State as State
 from router.proxy.wire.websocket import CloseCode, close_frame
-from tests.unit.proxy.stage import BOX, GET, Client, Sandbox, Stage, later
+from tests.unit.proxy.stage import BOX, GET, Sandbox, Stage, later
 
 WHOLE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha"
@@ -27,87 +27,6 @@ def test_connections_are_counted_in_and_out() -> None:
     assert len(stage.clients) == 0
     assert repr(stage.deadlines) == "<Deadlines watched=0>"
     assert stage.records.events == ["connection_opened"] * 2 + ["connection_closed"] * 2
-
-
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-def full(*, places: int = 1) -> tuple[Stage, list[Client]]:
-    """Returns a house in which everyone is busy."""
-    stage = Stage(max_connections=places)
-    clients = [stage.client() for _ in range(places)]
-    for client in clients:
-        client.send(GET)
-    return stage, clients
-
-
-def test_when_all_are_busy_a_newcomer_is_told_so_in_a_moment_and_closed() -> None:
-    stage, _ = full()
-    refused = stage.client()
-    assert refused.connection.deadline_at <= later(0.25)
-    refused.connection.on_deadline(0.0)
-    answer = refused.received()
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"X-Sandbox-Router-Error: overloaded\r\n" in answer
-    assert b"Connection: close\r\n" in answer
-    assert refused.is_closed
-    assert "connection_refused" in stage.records.events
-
-
-def test_when_all_are_busy_the_load_balancers_check_is_answered_and_nothing_else() -> None:
-    stage, _ = full()
-    check, other = stage.client(), stage.client()
-    check.send(HEALTH)
-    assert check.received().startswith(b"HTTP/1.1 200 ")
-    other.send(GET)
-    assert b"overloaded" in other.received()
-    assert other.is_closed
-    assert len(stage.shelf.opened) == 1
-
-
-def test_beyond_the_limit_there_is_a_limit_too() -> None:
-    stage, _ = full()
-    extra = [stage.client() for _ in range(70)]
-    assert [client.is_closed for client in extra] == [False] * 64 + [True] * 6
-    for client in extra:
-        client.leave()
-    assert not stage.client().is_closed
-
-
-def test_a_full_house_gives_up_who_never_asked_then_who_was_idle_longest() -> None:
-    stage = Stage(max_connections=3)
-    idle, silent, busy = stage.client(), stage.client(), stage.client()
-    idle.send(HEALTH)
-    busy.send(GET)
-    assert not stage.client().connection.is_extra
-    assert [client.is_closed for client in (idle, silent, busy)] == [False, True, False]
-    silent.leave()
-    stage.clients._next_search = 0.0
-    newcomer = stage.client()
-    newcomer.send(HEALTH)
-    assert not newcomer.connection.is_extra
-
-
-def test_a_flood_of_newcomers_looks_at_everyone_only_now_and_then() -> None:
-    stage, _ = full(places=2)
-    stage.client()
-    searched = stage.clients._next_search
-    for _ in range(10):
-        stage.client()
-    assert stage.clients._next_search == searched
-
-
-def test_a_refused_connection_gives_up_no_place_when_it_ends() -> None:
-    stage, (first,) = full()
-    stage.client().leave()
-    assert len(stage.clients) == 1
-    first.leave()
-    assert not stage.client().connection.is_extra, "the place is free again"
-
-
-def test_no_limit_is_no_limit() -> None:
-    stage = Stage(max_connections=0)
-    assert not any(stage.client().is_closed for _ in range(50))
 
 
 # --- draining -------------------------------------------------------------------------------
