@@ -15,6 +15,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from router.admin.activity import ActivityFilter, Seen, document
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.errors import RouterError
@@ -40,6 +41,7 @@ Sandbox Router, admin port. Never expose it outside the cluster.
 /readyz            200 when it can serve, else 503 and what is missing; with notes on what works less well than it could
 /debug/route       what would be decided about a request: send its headers, or ?namespace=&name=&port=, ?path=, ?method=
 /debug/sandboxes   the table of sandboxes: ?namespace=&name=&state=&limit=
+/activity          when each sandbox was used last (docs/sleeping.md): ?namespace=&name=
 """
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
@@ -54,7 +56,8 @@ class AdminServer:
 
     `snapshot` returns the numbers of all workers; `missing` says in sentences what keeps the router from being ready,
     `notes` what works less well than it could;
-    `explain` and `sandboxes` answer the two debug pages (Explainer.explain, sandbox_listing.listing).
+    `explain` and `sandboxes` answer the two debug pages (Explainer.explain, sandbox_listing.listing); `activity` says what
+    all workers saw of sandboxes' use.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class AdminServer:
         notes: Callable[[], Awaitable[Sequence[str]]],
         explain: Callable[[Question], Awaitable[Mapping[str, Any]]],
         sandboxes: Callable[[Filter], Awaitable[Mapping[str, Any]]],
+        activity: Callable[[ActivityFilter], Awaitable[Seen]],
         health: Callable[[], Awaitable[list[str]]] = _healthy,
         page_timeout_s: float = 10.0,
     ) -> None:
@@ -76,6 +80,7 @@ class AdminServer:
         self._health = health
         self._explain = explain
         self._sandboxes = sandboxes
+        self._activity = activity
         self._page_timeout_s = page_timeout_s
         self._runner: web.ServerRunner | None = None
         self._pages: dict[str, Handler] = {
@@ -85,6 +90,7 @@ class AdminServer:
             "/readyz": self._readyz,
             "/debug/route": self._debug_route,
             "/debug/sandboxes": self._debug_sandboxes,
+            "/activity": self._activity_page,
         }
 
     def __repr__(self) -> str:
@@ -177,6 +183,14 @@ class AdminServer:
 
     async def _debug_sandboxes(self, request: web.BaseRequest) -> web.Response:
         return _json(200, await self._sandboxes(Filter.of(request.query)))
+
+    async def _activity_page(self, request: web.BaseRequest) -> web.Response:
+        seen = await self._activity(ActivityFilter.of(request.query))
+        body = await document(seen)
+        response = _response(200, body, _JSON)
+        if len(body) >= _MIN_COMPRESSED_BYTES:
+            response.enable_compression()
+        return response
 
 
 # --- answers ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ DEADLINES_S: Final = {
     "notes": 0.7,
     "snapshot": 2.0,
     "sandboxes": 2.0,
+    "activity": 5.0,
     "reload": 30.0,
 }
 """How long an answer may take, so that /readyz and /metrics answer within their probes' limits while a process hangs."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from router.admin.activity import ActivityFilter, Seen
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
+from router.app.uses import moment_text
 from router.app.worker import Worker
 from router.routing.endpoint import State
 from router.telemetry.process_metrics import full_snapshot
@@ -43,6 +45,10 @@ class Facts(Protocol):
         """Returns each decision about a request, up to the address."""
         ...
 
+    async def activity(self, wanted: ActivityFilter) -> Seen:
+        """Returns what every process saw of sandboxes' use."""
+        ...
+
 
 class WorkerFacts:
     """The facts of one worker."""
@@ -69,8 +75,17 @@ class WorkerFacts:
     async def explain(self, question: Question) -> Mapping[str, Any]:
         return await self._worker.explain(question)
 
+    async def activity(self, wanted: ActivityFilter) -> Seen:
+        moment = self._worker.activity(wanted)
+        return Seen(
+            now=moment.now,
+            started_at=self._worker.started_at,
+            complete_since=moment.complete_since,
+            slices=moment.slices(),
+        )
+
     async def answer(self, asked: str, argument: Any) -> Any:
-        """Answers the supervisor. Raises KeyError for what isn't one of the six questions."""
+        """Answers the supervisor. Raises KeyError for what isn't one of the questions."""
         if asked == "snapshot":
             return await self.snapshot()
         if asked == "missing":
@@ -81,6 +96,8 @@ class WorkerFacts:
             return await self.sandboxes(filter_from(argument))
         if asked == "explain":
             return await self.explain(question_from(argument))
+        if asked == "activity":
+            return await moment_text(self._worker.activity(ActivityFilter(**argument)))
         if asked == TABLE:
             return self._worker.table_page(argument)
         if asked == "reload":

@@ -130,6 +130,7 @@ def _admin(sockets: list[socket.socket], facts: Facts) -> AdminServer:
         health=facts.health,
         explain=facts.explain,
         sandboxes=facts.sandboxes,
+        activity=facts.activity,
     )
 
 

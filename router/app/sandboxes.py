@@ -62,6 +62,14 @@ class Sandboxes:
         found = self.index.find(endpoint.ref) if self.index is not None else None
         return endpoint if found is None or found.uid != endpoint.uid else found
 
+    def is_gone(self, ref: SandboxRef, sandbox_uid: str) -> bool:
+        """Returns True when the Sandbox of this name and UID is certainly no more: the whole table knows it no longer."""
+        index = self.index
+        if index is None or not index.is_complete(ref.namespace):
+            return False
+        found = index.find(ref)
+        return found is None or found.sandbox_uid not in ("", sandbox_uid)
+
     def known(self) -> Iterator[Endpoint]:
         """Yields every sandbox that can be listed."""
         return iter(self.index if self.index is not None else ())

@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from router.admin.activity import ActivityFilter, Seen
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import TABLE, filter_text, question_text
 from router.app.shared_counts import SharedCounts, new_secret
 from router.app.stop import Stop
+from router.app.uses import WorkersUses, wanted_text
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind, close_all
@@ -76,6 +78,12 @@ class _Slot:
         silent_s = time.monotonic() - self.heard_at
         return silent_s if self.is_listening and silent_s >= _SILENT_AFTER_S else 0.0
 
+    def absence(self) -> str:
+        """Returns why it gives no answer, in words."""
+        return (
+            f"worker {self.number} {'does not answer' if self.is_listening else 'is not running'}"
+        )
+
     def close_sockets(self) -> None:
         close_all(self.http)
         close_all(self.https)
@@ -90,6 +98,7 @@ class Supervisor:
         self._slots: list[_Slot] = []
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
         self._totals = WorkerTotals()
+        self._uses = WorkersUses(started_at=time.monotonic())
         self._lives = itertools.count(1)
         self._is_stopping = False
         self._counts = SharedCounts.create(workers=settings.listeners.workers)
@@ -329,10 +338,8 @@ class Supervisor:
         for slot, answer in await self._ask_all("missing"):
             if answer is not None:
                 missing += [f"worker {slot.number}: {what}" for what in answer]
-            elif slot.is_listening:
-                missing.append(f"worker {slot.number} does not answer")
             else:
-                missing.append(f"worker {slot.number} is not running")
+                missing.append(slot.absence())
         return missing
 
     async def notes(self) -> list[str]:
@@ -348,9 +355,20 @@ class Supervisor:
         """Returns each decision about a request, as the first worker that answers decides it. Raises Overloaded."""
         return await self._ask_one("explain", question_text(question))
 
-    async def _ask_all(self, question: str) -> list[tuple[_Slot, Any]]:
+    async def activity(self, wanted: ActivityFilter) -> Seen:
+        """Returns what all workers saw of sandboxes' use, and which could not be asked."""
+        now = time.monotonic()
+        answers = await self._ask_all("activity", wanted_text(wanted))
+        return await self._uses.add_up(
+            [answer for _, answer in answers if answer is not None],
+            gaps=[slot.absence() for slot, answer in answers if answer is None],
+            wanted=wanted,
+            now=now,
+        )
+
+    async def _ask_all(self, question: str, argument: Any = None) -> list[tuple[_Slot, Any]]:
         async def ask(slot: _Slot) -> tuple[_Slot, Any]:
-            return slot, await self._ask(slot, question, None)
+            return slot, await self._ask(slot, question, argument)
 
         return list(await asyncio.gather(*(ask(slot) for slot in self._slots)))
 

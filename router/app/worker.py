@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from router.admin.activity import ActivityFilter
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
 from router.app import descriptors
@@ -46,6 +47,7 @@ from router.settings import Settings
 from router.tasks import TaskSet
 from router.telemetry import logs, readings
 from router.telemetry.access_log import AccessLog
+from router.telemetry.activity import Activity, Moment
 from router.telemetry.metrics import Metrics
 from router.telemetry.namespace_labels import NamespaceLabels
 from router.telemetry.recorder import RouterTelemetry
@@ -101,6 +103,8 @@ class Worker:
         self._tls: TlsContextSource | None = None
         self._donor: Donor | None = None
         self._deadlines = Deadlines()
+        self._activity = Activity(is_gone=lambda ref, uid: self.sandboxes.is_gone(ref, uid))
+        self.started_at = self._activity.complete_since
         self.sandboxes: Sandboxes
         self.access: Access
         self.gateway: Gateway
@@ -137,6 +141,11 @@ class Worker:
         if not self._is_built:
             return listing((), wanted)
         return listing(self.sandboxes.known(), wanted, notes_about=self.sandboxes.notes_about)
+
+    def activity(self, wanted: ActivityFilter) -> Moment:
+        """Returns what this worker saw of sandboxes' use."""
+        under_way = self.gateway.connections.under_way() if self._is_built else ()
+        return self._activity.moment(under_way, namespace=wanted.namespace, name=wanted.name)
 
     async def explain(self, question: Question) -> dict[str, Any]:
         """Returns each decision about a request, up to the address. Raises Overloaded before there is anything to ask."""
@@ -214,7 +223,10 @@ class Worker:
             is_on=settings.logs.tracing, version=installed_version(), environment=os.environ
         )
         telemetry = RouterTelemetry(
-            metrics=self.metrics, access_log=self._access_log, tracer=tracer
+            metrics=self.metrics,
+            access_log=self._access_log,
+            tracer=tracer,
+            activity=self._activity,
         )
         if self._access_log is not None:
             resources.push_async_callback(self._access_log.close)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from router.proxy.outcome import Outcome
 from router.telemetry.access_log import AccessLog
+from router.telemetry.activity import Activity
 from router.telemetry.metrics import Metrics
 
 
@@ -23,12 +24,19 @@ class RouterTelemetry:
     Implements proxy.outcome.Telemetry. Belongs to the loop's thread.
     """
 
-    __slots__ = ("_access_log", "_metrics", "_tracer")
+    __slots__ = ("_access_log", "_activity", "_metrics", "_seen", "_tracer")
 
     def __init__(
-        self, *, metrics: Metrics, access_log: AccessLog | None, tracer: Tracer | None = None
+        self,
+        *,
+        metrics: Metrics,
+        access_log: AccessLog | None,
+        tracer: Tracer | None = None,
+        activity: Activity | None = None,
     ) -> None:
         self._metrics = metrics
+        self._activity = Activity() if activity is None else activity
+        self._seen = self._activity.entries
         self._access_log = access_log
         self._tracer = tracer
 
@@ -40,6 +48,14 @@ class RouterTelemetry:
 
     def request_finished(self, outcome: Outcome) -> None:
         self._metrics.request_finished(outcome)
+        used = outcome.used
+        if used is not None:
+            used_at = outcome.used_at
+            entry = self._seen.get(used.sandbox_uid or used.ref)
+            if entry is None:
+                self._activity.first_used(used, used_at)
+            elif used_at > entry.used_at:
+                entry.used_at = used_at
         if self._access_log is not None:
             self._access_log.write(outcome)
         if self._tracer is not None:

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from router.admin import port
+from router.admin.activity import Seen
 from router.admin.explain import Explainer
 from router.admin.port import AdminServer
 from router.admin.sandbox_listing import listing
@@ -32,6 +33,7 @@ from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import TargetParser
+from router.telemetry.activity import Activity
 from router.telemetry.metrics import Metrics
 from router.telemetry.process_metrics import full_snapshot
 from tests.unit.auth.tokens import OTHER_SECRET, every_key, sign
@@ -44,6 +46,7 @@ class Place:
         self.metrics = Metrics(version="1")
         self.missing = []
         self.noted = []
+        self.used = Activity()
         self.index = EndpointIndex(waiting_room=1, waiting_room_per_namespace=1)
         ring = KeyRing()
         ring.replace("test", every_key())
@@ -96,11 +99,16 @@ class Place:
             "notes": self.notes,
             "explain": self.explainer.explain,
             "sandboxes": self.sandboxes,
+            "activity": self.activity,
         }
         return AdminServer(**(parts | replaced))
 
     async def notes(self):
         return self.noted
+
+    async def activity(self, wanted):
+        moment = self.used.moment([], namespace=wanted.namespace, name=wanted.name)
+        return Seen(moment.now, 0.0, moment.complete_since, moment.slices())
 
     async def sandboxes(self, wanted):
         return listing(self.index, wanted)
@@ -185,7 +193,14 @@ async def test_the_first_page_lists_the_others(client):
         text = await response.text()
 
     assert response.content_type == "text/plain"
-    for page in ("/metrics", "/healthz", "/readyz", "/debug/route", "/debug/sandboxes"):
+    for page in (
+        "/metrics",
+        "/healthz",
+        "/readyz",
+        "/debug/route",
+        "/debug/sandboxes",
+        "/activity",
+    ):
         assert page in text
 
 
@@ -218,6 +233,34 @@ async def test_metrics_are_compressed_for_those_who_ask(place):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"Content-Encoding: gzip" in head
     assert b"sandbox_router_build_info" in gzip.decompress(body)
+
+
+# --- /activity -------------------------------------------------------------------------------
+
+
+async def test_the_activity_of_each_sandbox_is_told(place, client):
+    for name in ("a", "b"):
+        place.used.first_used(
+            Endpoint(SandboxRef("team-a", name), "pod", State.READY, sandbox_uid=name), 1.0
+        )
+    async with client.get("/activity") as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "application/json"
+        told = await response.json()
+    assert (told["complete"], [entry["name"] for entry in told["sandboxes"]]) == (True, ["a", "b"])
+    async with client.get("/activity?namespace=team-a&name=b") as response:
+        assert [entry["name"] for entry in (await response.json())["sandboxes"]] == ["b"]
+    async with client.get("/activity?since=yesterday") as response:
+        assert response.status == 400
+
+
+async def test_the_activity_of_many_is_compressed_for_whoever_takes_it(place, client):
+    for number in range(100):
+        ref = SandboxRef("team-a", f"box-{number}")
+        place.used.first_used(Endpoint(ref, "pod", State.READY, sandbox_uid=f"{number}"), 1.0)
+    async with client.get("/activity") as response:
+        assert response.headers["Content-Encoding"] in ("gzip", "deflate")
+        assert len((await response.json())["sandboxes"]) == 100
 
 
 # --- /debug/sandboxes ------------------------------------------------------------------------
@@ -365,7 +408,9 @@ async def test_other_methods_are_refused_in_json(client, method):
         assert (await response.json())["code"] == "method_not_allowed"
 
 
-@pytest.mark.parametrize("page", ["/", "/metrics", "/healthz", "/readyz", "/debug/sandboxes"])
+@pytest.mark.parametrize(
+    "page", ["/", "/metrics", "/healthz", "/readyz", "/debug/sandboxes", "/activity"]
+)
 async def test_head_has_the_headers_and_no_body(place, page):
     answer = await place.raw(
         f"HEAD {page} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
@@ -618,6 +663,7 @@ async def test_what_does_not_work_any_more_fails_the_liveness_probe(unused_tcp_p
         notes=nothing,
         explain=nothing,
         sandboxes=nothing,
+        activity=nothing,
         health=ailing,
     )
     url = f"http://127.0.0.1:{unused_tcp_port}/healthz"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.admin.activity import ActivityFilter
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter, listing
 from router.app.facts import (
@@ -21,6 +22,7 @@ from router.app.facts import (
     question_text,
 )
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.telemetry.activity import Activity, Moment, Use
 from router.telemetry.metrics import Metrics
 
 raw = st.binary(max_size=20)
@@ -59,6 +61,10 @@ class Working:
         self.metrics = Metrics(version="7")
         self.asked: list[Question] = []
         self.reloads = 0
+        self.started_at = 5.0
+        self.used = Activity(clock=lambda: 7.0)
+        for name in ("box-a", "box-b"):
+            self.used.first_used(Endpoint(SandboxRef("default", name), "pod", State.READY), 6.0)
 
     def missing(self) -> list[str]:
         return ["patience"]
@@ -72,6 +78,9 @@ class Working:
             for name in ("box-a", "box-b")
         )
         return listing(known, wanted)
+
+    def activity(self, wanted: ActivityFilter) -> Moment:
+        return self.used.moment((), namespace=wanted.namespace, name=wanted.name)
 
     def table_page(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {**asked, "next": None}
@@ -115,6 +124,14 @@ async def test_each_fact_is_the_workers(facts: WorkerFacts, worker: Working) -> 
     assert "box-a" not in json.dumps(await facts.sandboxes(WANTED))
 
 
+async def test_activity_is_the_workers_since_its_start(facts: WorkerFacts) -> None:
+    seen = await facts.activity(ActivityFilter(name="box-a"))
+    assert (seen.now, seen.started_at, seen.complete_since, seen.gaps) == (7.0, 5.0, 7.0, ())
+    assert [use for uses in seen.slices for use in uses] == [
+        Use("default", "box-a", "", 6.0, 0, 0, 0.0)
+    ]
+
+
 async def test_metrics_come_with_what_the_system_counts(facts: WorkerFacts) -> None:
     snapshot = await facts.snapshot()
     assert "sandbox_router_build_info" in snapshot
@@ -129,6 +146,7 @@ async def test_metrics_come_with_what_the_system_counts(facts: WorkerFacts) -> N
         ("snapshot", None),
         ("sandboxes", filter_text(WANTED)),
         ("explain", question_text(QUESTION)),
+        ("activity", {"namespace": None, "name": "box-b"}),
     ],
 )
 async def test_the_supervisor_gets_the_same_as_json(
@@ -141,6 +159,8 @@ async def test_the_supervisor_gets_the_same_as_json(
         assert answer == ["half blind"]
     elif asked == "snapshot":
         assert "sandbox_router_build_info" in answer
+    elif asked == "activity":
+        assert answer["slices"][0] == [["default", "box-b", "", 6.0, 0, 0, 0.0]]
     elif asked == "sandboxes":
         assert "box-b" in json.dumps(answer)
     else:

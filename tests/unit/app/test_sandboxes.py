@@ -51,6 +51,21 @@ def test_a_name_without_namespace_has_the_default_one_of_the_settings(
     assert sandboxes.source.find(Target(SandboxRef("elsewhere", "box-a"), 8888)) is not None
 
 
+def test_who_is_gone_is_said_by_a_whole_table_alone(make_settings: MakeSettings) -> None:
+    sandboxes = built(make_settings())
+    index = sandboxes.index
+    assert index is not None
+    ref = SandboxRef("default", "watched")
+    assert sandboxes.is_gone(ref, "uid-1")
+    index.upsert(Endpoint(ref, "", State.SUSPENDED, sandbox_uid="uid-1"))
+    assert not sandboxes.is_gone(ref, "uid-1"), "it sleeps"
+    assert sandboxes.is_gone(ref, "uid-0"), "a predecessor of the same name"
+    index.upsert(Endpoint(ref, "pod", State.READY))
+    assert not sandboxes.is_gone(ref, "uid-0"), "whose pod this is, isn't known"
+    incomplete = built(make_settings(discovery="dns", cluster_domain="corp.test"))
+    assert not incomplete.is_gone(ref, "uid-0"), "nobody knows all"
+
+
 def test_a_file_that_cannot_be_used_stops_the_start(
     make_settings: MakeSettings, sandboxes_file: Path
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from router.admin.activity import ActivityFilter
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.app.stop import Stop
@@ -19,6 +20,7 @@ from router.app.worker import Sockets, Worker
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Address, Settings
+from router.telemetry.activity import Use
 from tests.unit.app.conftest import MakeSettings
 
 QUESTION = Question(
@@ -130,6 +132,38 @@ async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) 
     assert "box-a" in str(explanation)
 
 
+async def test_it_tells_of_the_use_of_what_is_open_and_what_has_ended(
+    make_settings: MakeSettings,
+) -> None:
+    let_go = asyncio.Event()
+
+    async def sandbox(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await let_go.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    def uses() -> list[Use]:
+        return [use for part in place.worker.activity(ActivityFilter()).slices() for use in part]
+
+    server = await asyncio.start_server(sandbox, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, running(make_settings()) as place, asyncio.TaskGroup() as tasks:
+        assert uses() == []
+        asking = tasks.create_task(
+            place.ask(request("X-Sandbox-ID: box-a", f"X-Sandbox-Port: {port}"))
+        )
+        while not uses():
+            await asyncio.sleep(0.01)
+        (use,) = uses()
+        assert (use.name, use.open_requests) == ("box-a", 1)
+        let_go.set()
+        await asking
+        (use,) = uses()
+        assert (use.name, use.open_requests) == ("box-a", 0)
+        assert use.used_at >= place.worker.started_at
+
+
 async def test_it_explains_with_what_works_less_well_and_what_stands_out_about_the_sandbox(
     make_settings: MakeSettings,
 ) -> None:
@@ -151,6 +185,7 @@ async def test_before_anything_is_built_it_is_not_ready_and_knows_nothing(
     assert worker.missing() == ["the listeners are not open yet"]
     assert worker.notes() == []
     assert worker.list_sandboxes(Filter())["sandboxes"] == []
+    assert list(worker.activity(ActivityFilter()).slices()) == [[]]
     with pytest.raises(Overloaded, match="starting"):
         await worker.explain(QUESTION)
     assert "listening=False stopping=False" in repr(worker)

@@ -2,7 +2,9 @@ import io
 import json
 
 from router.proxy.ports import Telemetry
+from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.telemetry.access_log import AccessLog
+from router.telemetry.activity import Activity
 from router.telemetry.metrics import Metrics
 from router.telemetry.recorder import RouterTelemetry
 
@@ -74,6 +76,21 @@ def test_every_event_has_its_number(make_outcome):
     telemetry.request_finished(make_outcome(is_tunnel=True, status=101))
 
     assert number(metrics, "sandbox_router_open_tunnels") == 0
+
+
+BOX = Endpoint(SandboxRef("team-a", "box"), "pod", State.READY, sandbox_uid="uid-a")
+
+
+def test_each_use_is_remembered_and_never_made_older(make_outcome):
+    activity = Activity()
+    telemetry = RouterTelemetry(metrics=Metrics(version="1"), access_log=None, activity=activity)
+
+    for used_at in (5.0, 9.0, 7.0):
+        telemetry.request_finished(make_outcome(used=BOX, used_at=used_at))
+    telemetry.request_finished(make_outcome(used=None, used_at=11.0))
+
+    (entry,) = activity.entries.values()
+    assert (entry.ref, entry.uid, entry.used_at) == (BOX.ref, "uid-a", 9.0)
 
 
 def test_its_repr_says_what_is_on():

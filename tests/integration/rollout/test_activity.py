@@ -1,0 +1,135 @@
+"""What the admin port says of sandboxes' use, by two workers over real sockets."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from router.timestamps import parse_timestamp
+from tests.fakes.router_process import RouterProcess, router
+from tests.integration.rollout.sandbox import Sandbox, sandbox
+
+HEADERS = {"X-Sandbox-ID": "box"}
+MANY = 16
+"""Connections, so that each of two workers gets some."""
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[tuple[RouterProcess, Sandbox]]:
+    async with sandbox() as box:
+        flags = (
+            *("--auth=none", "--discovery=file", "--workers=2"),
+            f"--sandboxes-file={box.write_table(folder)}",
+        )
+        async with router(*flags) as running:
+            await running.until_ready()
+            yield running, box
+
+
+async def activity(running: RouterProcess, query: str = "") -> dict[str, Any]:
+    status, text = await running.admin(f"/activity{query}")
+    assert status == 200
+    told: dict[str, Any] = json.loads(text)
+    return told
+
+
+async def entry(running: RouterProcess) -> dict[str, Any]:
+    told = await activity(running)
+    assert told["complete"] is True
+    (only,) = told["sandboxes"]
+    assert (only["namespace"], only["name"]) == ("default", "box")
+    return {**only, "idle_s": parse_timestamp(told["now"]) - parse_timestamp(only["last_activity"])}
+
+
+def used_at(told: dict[str, Any]) -> float:
+    return parse_timestamp(told["last_activity"])
+
+
+async def get(running: RouterProcess, path: str, **headers: str) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(
+            f"http://127.0.0.1:{running.http_port}{path}", headers=HEADERS | headers
+        ) as response,
+    ):
+        await response.read()
+        return response.status
+
+
+async def test_requests_of_all_workers_are_added_up_while_they_are_open_and_after(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (running, box), asyncio.TaskGroup() as tasks:
+        assert (await activity(running))["sandboxes"] == []
+        holding = [tasks.create_task(get(running, "/hold")) for _ in range(MANY)]
+        while box.held < MANY:
+            await asyncio.sleep(0.01)
+        told = await entry(running)
+        assert (told["open_requests"], told["open_tunnels"], told["idle_s"]) == (MANY, 0, 0.0)
+        box.let_go.set()
+        await asyncio.gather(*holding)
+        assert (await entry(running))["open_requests"] == 0
+        first = (await entry(running))["last_activity"]
+        assert await get(running, "/again") == 200
+        assert (await entry(running))["last_activity"] > first
+
+
+async def test_refused_requests_and_probes_are_no_activity(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (running, _):
+        assert await get(running, "/", **{"X-Sandbox-ID": "no-such-box"}) == 404
+        assert await get(running, "/", **{"X-Sandbox-Port": "1"}) == 502
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{running.http_port}/healthz") as response,
+        ):
+            assert response.status == 200
+        assert (await activity(running))["sandboxes"] == []
+
+
+async def test_a_websocket_that_only_pings_is_open_and_idle(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path) as (running, _),
+        aiohttp.ClientSession() as session,
+        session.ws_connect(
+            f"http://127.0.0.1:{running.http_port}/socket", headers=HEADERS, autoping=False
+        ) as socket,
+    ):
+        opened = await entry(running)
+        assert (opened["open_requests"], opened["open_tunnels"]) == (0, 1)
+        for _ in range(3):
+            await socket.ping(b"still there?")
+            assert (await socket.receive()).type is aiohttp.WSMsgType.PONG
+        pinged = await entry(running)
+        assert abs(used_at(pinged) - used_at(opened)) < 0.001, "of two readings of the clock"
+        await asyncio.sleep(0.01)
+        await socket.send_bytes(b"work")
+        await socket.receive()
+        moved = await entry(running)
+        assert used_at(moved) > used_at(opened) + 0.005
+        assert moved["open_tunnels"] == 1
+
+
+async def test_a_worker_that_died_is_knowledge_that_is_lost_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (running, _):
+        before = await activity(running)
+        parent = running.process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children")
+        victim, _ = map(int, children.read_text().split())
+        os.kill(victim, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while (told := await activity(running))["complete"]:
+                await asyncio.sleep(0.01)
+            assert told["incomplete_because"].startswith("worker ")
+            assert told["complete_since"] == told["now"]
+            while not (told := await activity(running))["complete"]:
+                await asyncio.sleep(0.05)
+        assert told["started"] == before["started"]
+        assert told["complete_since"] > before["now"]
