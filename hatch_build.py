@@ -41,6 +41,7 @@ MYPYC: tuple[str, ...] = (
     "auth/authorizer.py",
     "routing/index.py",
     "routing/source.py",
+    "telemetry/activity.py",
     "telemetry/metrics.py",
     "telemetry/recorder.py",
 )
