@@ -145,7 +145,7 @@ class ClientConnection(ClosingConnection):
         if exchange is not None:
             exchange.client_left()
         if had_response:
-            self.cut()
+            self._cut_now()
         else:
             self.exchange = None
             self._close_after_flush()

@@ -72,6 +72,7 @@ class ClosingConnection(Connection):
     __slots__ = (
         "_ahead",
         "_reader",
+        "_reset_by",
         "_state",
         "_unsent",
         "deadline_at",
@@ -100,6 +101,8 @@ class ClosingConnection(Connection):
         """It came when there was no place: only a load balancer's check is answered."""
         self._unsent = 0
         """Bytes of an answer that were unsent when that was looked at last."""
+        self._reset_by = 0.0
+        """When (monotonic seconds) a cut response that has stopped moving is reset; 0.0 for one that isn't cut so."""
         self.deadline_at = NEVER
 
     @property
@@ -156,7 +159,9 @@ class ClosingConnection(Connection):
         self._close(_FLUSH_S)
 
     def _close(self, limit_s: float) -> None:
-        if self.transport is not None:
+        if self._reset_by:
+            self.reset()
+        elif self.transport is not None:
             self._becomes(LINGERING)
             # close() waits for ever on a peer that doesn't read: the deadline aborts it.
             self.deadline_at = time.monotonic() + limit_s
@@ -188,6 +193,8 @@ class ClosingConnection(Connection):
 
     def _is_still_sending(self, now: float, keepalive_timeout_s: float) -> bool:
         """Returns True, and gives more time, when a deadline finds a response still on its way to a slow client, or read after all."""
+        if self._reset_by:
+            return self._is_flushing(now)
         before = self._unsent
         unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
         self._unsent = unsent
@@ -206,7 +213,8 @@ class ClosingConnection(Connection):
 
     def _abort(self) -> None:
         """Ends at once, and visibly so for a client that was to be sent more."""
-        if self.transport is not None and self.transport.get_write_buffer_size():
+        transport = self.transport
+        if self._reset_by or (transport is not None and transport.get_write_buffer_size()):
             self.reset()
         else:
             self.abort()
@@ -222,14 +230,39 @@ class ClosingConnection(Connection):
         return isinstance(reader, LengthReader) and reader.remaining <= _MAX_DISCARDED
 
     def cut(self, *, is_delimited: bool = False) -> None:
-        """Ends the connection so that what was sent can't pass for a whole answer.
+        """Ends the connection, once everything was delivered, so that what was sent can't pass for a whole response.
 
-        A reset destroys what the client has yet to read. `is_delimited`: a length or chunks show what is missing, without one.
+        `is_delimited`: a length or chunks show what is missing. Else a reset has to: behind the flush, for it destroys what is under way.
         """
-        self.exchange = None
         if is_delimited and self.transport is not None:
+            self.exchange = None
             self._end()
             return
+        unsent = self.unacknowledged()
+        transport = self.transport
+        if transport is None or (not unsent and transport.can_write_eof()):
+            self._cut_now()
+            return
+        self.exchange = self._reader = None
+        self._ahead = b""
+        self._becomes(LINGERING)
+        self._unsent = unsent
+        self.deadline_at = time.monotonic()  # looked at each time from here on
+        self._reset_by = self.deadline_at + _FLUSH_S
+        self.resume_reading()
+
+    def _is_flushing(self, now: float) -> bool:
+        """Returns True while a client that is to be reset still takes what came before."""
+        before, unsent = self._unsent, self.unacknowledged()
+        self._unsent = unsent
+        if unsent != before:
+            self._reset_by = now + _FLUSH_S
+        # Twice nothing: what TLS has handed on is seen only once it is in the kernel.
+        return bool(unsent or before) and now < self._reset_by
+
+    def _cut_now(self) -> None:
+        """The same for a client that has left: nobody waits for what is under way."""
+        self.exchange = None
         if self._state is not CLOSED:
             self._becomes(LINGERING)
         self.reset()
@@ -243,7 +276,7 @@ class ClosingConnection(Connection):
         """Ends whatever goes on, at once."""
         if self.tunnel is None and self.exchange is not None and self.exchange.response_started:
             self.exchange.client_left()
-            self.cut()
+            self._cut_now()
         else:
             self._abort()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
+import contextlib
+import fcntl
 import socket
 import struct
+import termios
 import time
 from typing import Final, cast
 
@@ -85,6 +89,18 @@ class Connection(asyncio.Protocol):
             return False
         transport.write_eof()
         return True
+
+    def unacknowledged(self) -> int:
+        """Returns how many bytes written here the peer's kernel has yet to get: buffered, or under way. One ioctl(2)."""
+        transport = self.transport
+        if transport is None:
+            return 0
+        waiting = array.array("i", [0])
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):  # not every system counts what sockets hold
+                fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, waiting)
+        return transport.get_write_buffer_size() + waiting[0]
 
     def abort(self) -> None:
         """Ends at once; what is unsent is lost."""

@@ -57,6 +57,29 @@ async def test_a_crash_inside_an_answer_without_a_length_is_visible(router, pod)
         assert short.value.message.body == b"only this"
 
 
+async def test_what_came_before_a_cut_is_delivered_to_a_slow_client_too(router, pod):
+    body = b"x" * 40_000
+    router.shrink_buffers()
+    for number, version in enumerate(("HTTP/1.1", "HTTP/1.0"), 1):
+
+        async def crash(wire):
+            await wire.request()
+            wire.send(answer(length=False), body)
+            await settled()
+            wire.reset()
+
+        client = await router.connect(buffers=4096)
+        client.stop_reading()
+        async with serving(pod, by=crash):
+            client.send(request(version=version))
+            assert (await router.outcome(number)).code == "response_cut"
+            client.start_reading()
+            with pytest.raises(CutShortError) as short:
+                await client.answer()
+        assert short.value.how == ("eof" if version == "HTTP/1.1" else "reset")
+        assert short.value.message.body == body
+
+
 @pytest.mark.parametrize(
     "broken",
     [

@@ -170,3 +170,55 @@ def test_with_tls_lingering_is_closing_after_everything_is_sent() -> None:
     connection._linger()
     assert wire.is_closing()
     assert not wire.is_aborted
+
+
+class Noted(ClosingConnection):
+    """Notes a reset, which a Wire can't have."""
+
+    is_reset = False
+
+    def reset(self) -> None:
+        self.is_reset = True
+
+
+@pytest.mark.parametrize("can_write_eof", [True, False])
+def test_a_cut_that_needs_a_reset_waits_until_everything_was_delivered(can_write_eof: bool) -> None:
+    wire, connection = Wire(can_write_eof=can_write_eof), Noted()
+    connection.connection_made(wire)
+    wire.unsent_bytes = 9
+    connection.cut()
+    assert not connection.is_reset
+    assert connection.deadline_at <= later(0), "it is looked at each time"
+    for seconds, unsent in ((20, 5), (45, 5), (49, 1), (78, 0)):
+        wire.unsent_bytes = unsent
+        assert connection._is_still_sending(later(seconds), 620.0)
+    assert not connection._is_still_sending(later(78.25), 620.0)
+    connection._abort()
+    assert connection.is_reset
+    assert not wire.has_ended
+
+
+def test_with_tls_a_cut_waits_for_what_the_kernel_has_yet_to_get() -> None:
+    wire, connection = Wire(can_write_eof=False), Noted()
+    connection.connection_made(wire)
+    connection.cut()
+    assert not connection.is_reset
+
+
+def test_a_cut_whose_client_takes_nothing_ends_all_the_same() -> None:
+    wire, connection = Wire(), Noted()
+    connection.connection_made(wire)
+    wire.unsent_bytes = 9
+    connection.cut()
+    assert connection._is_still_sending(later(29), 620.0)
+    assert not connection._is_still_sending(later(31), 620.0)
+
+
+def test_a_client_that_leaves_a_cut_gets_no_end_that_would_make_it_whole() -> None:
+    wire, connection = Wire(), Noted()
+    connection.connection_made(wire)
+    wire.unsent_bytes = 9
+    connection.cut()
+    connection._close_after_flush()
+    assert connection.is_reset
+    assert not wire.is_closing()
