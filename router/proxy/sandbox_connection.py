@@ -276,26 +276,27 @@ class SandboxConnection(Connection):
 
     def _heads(self, exchange: Exchange, data: bytes, end: int) -> None:
         """Takes interim heads and the final one from `data`, whose first head ends at `end`."""
+        at = 0  # where the head begins; nothing is cut off in front, or a flood of 1xx would cost its square
         try:
             while True:
                 end += 4
-                if end > self._pool.max_head_bytes:
+                if end - at > self._pool.max_head_bytes:
                     raise BadResponse(reason="the answer's head is too large")
-                head = parse_response(data if end == len(data) else data[:end])
+                head = parse_response(data[at:end] if at or end < len(data) else data)
                 if head.status >= 200:
                     break
-                data = data[end:]
                 if head.status == 101:
-                    exchange.response_upgraded(head, data)
+                    exchange.response_upgraded(head, data[end:])
                     return
-                self._interim_bytes += end
+                self._interim_bytes += end - at
                 if self._interim_bytes > _MAX_INTERIM_BYTES:
                     raise BadResponse(reason="the 1xx answers are too large together")
                 exchange.response_interim(head)
-                end = data.find(_END_OF_HEAD)
+                at = end
+                end = data.find(_END_OF_HEAD, at)
                 if end < 0:
-                    if data:
-                        self._keep_partial(exchange, data)
+                    if at < len(data):
+                        self._keep_partial(exchange, data[at:])
                     return
             self._interim_bytes = 0
             self._final(exchange, head, data, end)

@@ -250,6 +250,25 @@ def test_interim_answers_pass_without_a_count_until_their_bytes_are_too_many(
     assert [told[0] for told in exchange.told] == ["interim"] * 32 + ["broken"]
 
 
+class Counted(bytes):
+    """Bytes that count what is copied out of them, and out of the copies."""
+
+    copied = 0
+
+    def __getitem__(self, where: Any) -> Any:
+        found = super().__getitem__(where)
+        if isinstance(found, int):
+            return found
+        Counted.copied += len(found)
+        return Counted(found)
+
+
+def test_a_flood_of_interim_answers_costs_its_length() -> None:
+    flood = Counted(CONTINUE * 150)
+    assert [told[0] for told in answered([flood]).told] == ["interim"] * 150
+    assert Counted.copied < 3 * len(flood)
+
+
 def test_each_answer_may_have_its_interim_answers() -> None:
     exchange = Watched()
     upstream, _, _ = opened(exchange)
