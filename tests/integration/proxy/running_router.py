@@ -53,17 +53,18 @@ BOX = SandboxRef("default", "box")
 NO_SERIES = 0.0
 
 
-class Told(RouterTelemetry):
-    """The router's own telemetry, which also keeps each outcome."""
-
-    __slots__ = ("outcomes",)
+class Told:
+    """The router's own telemetry, which may be compiled and so can't be extended; this also keeps each outcome."""
 
     def __init__(self, *, metrics: Metrics, access_log: AccessLog) -> None:
-        super().__init__(metrics=metrics, access_log=access_log)
+        self._telemetry = RouterTelemetry(metrics=metrics, access_log=access_log)
         self.outcomes: list[Outcome] = []
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._telemetry, name)
+
     def request_finished(self, outcome: Outcome) -> None:
-        super().request_finished(outcome)
+        self._telemetry.request_finished(outcome)
         self.outcomes.append(outcome)
 
 
