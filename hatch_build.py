@@ -41,9 +41,11 @@ MYPYC: tuple[str, ...] = (
     "auth/authorizer.py",
     "routing/index.py",
     "routing/source.py",
+    "telemetry/access_log.py",
     "telemetry/activity.py",
     "telemetry/metrics.py",
     "telemetry/recorder.py",
+    "telemetry/usual_line.py",
 )
 """Python modules that mypyc compiles as one group, as patterns inside router/."""
 NOT_MYPYC = ("__init__.py", "trace_context.py")

@@ -12,6 +12,7 @@ from router.proxy.outcome import Outcome
 from router.proxy.wire.trace_context import parse_traceparent
 from router.telemetry.escaping import path_of, printable, printable_path
 from router.telemetry.line_writer import SHARED_WRITE_BYTES, LineWriter
+from router.telemetry.usual_line import MOST_BYTES, UsualLines
 
 Facts = dict[str, str | int | float | None]
 
@@ -21,8 +22,6 @@ TEXT_LIMIT = 256
 # A line of cut fields must still fit into one undivided write.
 _TIGHT_PATH_LIMIT = 1024
 _TIGHT_TEXT_LIMIT = 32
-# Up to here no field can have exceeded its limit by much, and most lines are shorter.
-_SHORT_LINE_BYTES = 768
 
 _GATHERED = 64
 _GATHER_S = 0.05
@@ -63,6 +62,7 @@ class AccessLog:
         self._is_json = log_format == "json"
         self._second = -1.0
         self._second_text = ""
+        self._usual = UsualLines()
 
     def __repr__(self) -> str:
         return f"<AccessLog {'json' if self._is_json else 'text'} {self._writer!r}>"
@@ -99,6 +99,14 @@ class AccessLog:
 
     def line(self, outcome: Outcome) -> bytes:
         """Returns the line, with its line feed: printable characters alone, at most PIPE_BUF bytes."""
+        if self._is_json:
+            usual = self._usual.line(
+                outcome,
+                self._time_text(outcome.started_at),
+                trace_id_of(outcome.traceparent) if outcome.traceparent else "",
+            )
+            if usual is not None:
+                return usual
         facts = self._facts(outcome)
         if self._is_json:
             try:
@@ -112,7 +120,7 @@ class AccessLog:
                     _BACKSLASH not in line
                     and _DELETE not in line
                     and line.isascii()
-                    and len(line) <= _SHORT_LINE_BYTES
+                    and len(line) <= MOST_BYTES
                 ):
                     return line
         return self._careful_line(outcome, facts)
