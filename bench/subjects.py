@@ -165,6 +165,9 @@ def _router_command(binary: Path, site: Site, *, more: Mapping[str, str]) -> lis
         }
     if site.setup.behind_proxy:
         options |= {"trusted-proxies": "127.0.0.0/8"}
+    if len(site.setup.sandboxes) > 1:
+        # What is measured is the decision, not the opening of connections.
+        options |= {"max-idle-upstream-total": str(2 * len(site.setup.sandboxes))}
     flags = [word for key, value in options.items() for word in (f"--{key}", value)]
     words = _MODULE if binary == Path(sys.executable) else [str(binary)]
     return [*words, "serve", *flags]
