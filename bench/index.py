@@ -279,6 +279,29 @@ async def lists_in_pages(count: int) -> dict[str, float]:
     return {**relisted, **started, "peak_mb": peak_mb}
 
 
+async def start_and_list(count: int, way: str) -> dict[str, Any]:
+    """Returns what start and new list of pods cost, without requests: to compare two trees in turns, by processor time."""
+    async with running(count, way) as (bench, started_at):
+        while not await bench.is_ready():
+            await asyncio.sleep(0.05)
+        ready_after_s, start_cpu_s = time.monotonic() - started_at, bench.cpu_s()
+        await bench.control(rate=0)
+        cpu, expired_at, listed_at = bench.cpu_s(), time.monotonic(), 0.0
+        await bench.control(expire=True)
+        while listed_at < expired_at:
+            await asyncio.sleep(0.1)
+            listed_at = (await bench.told())["listed_at"]
+        return {
+            "lists_come": way,
+            "sandboxes": count,
+            "ready_after_s": round(ready_after_s, 1),
+            "start_cpu_s": round(start_cpu_s, 2),
+            "new_list_s": round(listed_at - expired_at, 1),
+            "new_list_cpu_s": round(bench.cpu_s() - cpu, 2),
+            "resident_mb": round(bench.rss_mb(), 1),
+        }
+
+
 async def measure(count: int, window_s: float, rounds: int) -> dict[str, Any]:
     sandboxes = await start_sandboxes()
     paged = await lists_in_pages(count)
@@ -402,7 +425,14 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=6.0, help="seconds at each rate")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "index")
+    parser.add_argument(
+        "--starts", action="store_true", help="only start and new list: prints a line of JSON each"
+    )
     asked = parser.parse_args()
+    if asked.starts:
+        for way in ("stream", "pages"):
+            print(json.dumps(asyncio.run(start_and_list(asked.sandboxes, way))), flush=True)
+        return
     result = asyncio.run(measure(asked.sandboxes, asked.window, asked.rounds))
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")

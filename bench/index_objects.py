@@ -130,4 +130,5 @@ def sandbox(number: int, version: int) -> bytes:
             "serviceFQDN": f"{name}.{namespace}.svc.cluster.local",
         },
     }
-    return orjson.dumps(item)
+    # As the API server sends custom resources.
+    return orjson.dumps(item, option=orjson.OPT_SORT_KEYS)

@@ -218,7 +218,7 @@ class MethodNotSupported(RouterError):
     code = "method_not_supported"
     closes_connection = True  # behind a CONNECT come bytes of another protocol
     default_detail = "CONNECT and TRACE are not supported."
-    advice = "Use another method; for gRPC put an HTTP/2 front such as Envoy before the sandbox."
+    advice = "Use another method. A client that sends CONNECT takes the router for a forward proxy: see its HTTPS_PROXY."
 
 
 class GrpcNotSupported(RouterError):

@@ -37,8 +37,7 @@ def compose(
     found = candidates(own, traits.pod_name or ref.name)
     if len(found) > 1:
         return _absent(sandbox, State.STARTING, MULTIPLE_PODS)
-    if found and _is_routable(found[0], dialable, is_claimed=bool(traits.claim_uid)):
-        addresses = dialable(found[0])
+    if found and (addresses := _route(found[0], dialable, is_claimed=bool(traits.claim_uid))):
         return _ready(sandbox.ref, found[0], addresses, traits.tokens_not_before, traits.path_mode)
     if traits.intent is Intent.FINISHED:
         return _absent(sandbox, State.FINISHED, traits.reason)
@@ -71,8 +70,8 @@ def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialabl
     ).sandbox_uid
     own = [pod for pod in pods if pod.sandbox_uid == current]
     found = candidates(own, ref.name)
-    if len(found) == 1 and _is_routable(found[0], dialable, is_claimed=False):
-        return _ready(ref, found[0], dialable(found[0]), 0.0)
+    if len(found) == 1 and (addresses := _route(found[0], dialable, is_claimed=False)):
+        return _ready(ref, found[0], addresses, 0.0)
     is_over = all(pod.traits.stage is PodStage.ENDED for pod in own)
     reason = MULTIPLE_PODS if len(found) > 1 else _why_starting(found, "")
     return Endpoint(
@@ -84,12 +83,11 @@ def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialabl
     )
 
 
-def _is_routable(pod: PodRecord, dialable: Dialable, *, is_claimed: bool) -> bool:
-    return (
-        pod.traits.stage is PodStage.READY
-        and (is_claimed or not pod.traits.is_pooled)
-        and bool(dialable(pod))
-    )
+def _route(pod: PodRecord, dialable: Dialable, *, is_claimed: bool) -> tuple[str, ...]:
+    """Returns the addresses to dial, () while the pod is not routable."""
+    traits = pod.traits
+    is_routable = traits.stage is PodStage.READY and (is_claimed or not traits.is_pooled)
+    return dialable(pod) if is_routable else ()
 
 
 def _ready(

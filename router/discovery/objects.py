@@ -36,10 +36,15 @@ def text(parent: JsonObject, key: str) -> str:
 def identity(item: JsonObject) -> tuple[JsonObject, str, str, str]:
     """Returns metadata, namespace, name and uid. Raises MalformedObjectError when one is missing."""
     metadata = section(item, "metadata")
-    namespace, name, uid = (text(metadata, key) for key in ("namespace", "name", "uid"))
-    if not (namespace and name and uid):
+    namespace, name, uid = metadata.get("namespace"), metadata.get("name"), metadata.get("uid")
+    if not (
+        isinstance(namespace, str)
+        and isinstance(name, str)
+        and isinstance(uid, str)
+        and (namespace and name and uid)
+    ):
         raise MalformedObjectError(
-            f"an object without namespace, name or uid: {namespace}/{name} {uid}"
+            f"an object without namespace, name or uid: {namespace or ''}/{name or ''} {uid or ''}"
         )
     # One string in memory for all the objects of a namespace.
     return metadata, sys.intern(namespace), name, uid
@@ -56,8 +61,9 @@ def version(metadata: JsonObject) -> int:
 
 def controller(metadata: JsonObject, group: str) -> tuple[str, str, str]:
     """Returns kind, name and uid of the controlling owner if it is of `group` (any version), else three times ""."""
-    for owner in entries(metadata, "ownerReferences"):
-        if owner.get("controller") is True:
+    owners = metadata.get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and owner.get("controller") is True:
             if text(owner, "apiVersion").partition("/")[0] == group:
                 return text(owner, "kind"), text(owner, "name"), text(owner, "uid")
             break
@@ -66,8 +72,9 @@ def controller(metadata: JsonObject, group: str) -> tuple[str, str, str]:
 
 def condition(status: JsonObject, kind: str) -> JsonObject:
     """Returns the condition of this type, {} when there is none."""
-    for entry in entries(status, "conditions"):
-        if entry.get("type") == kind:
+    conditions = status.get("conditions")
+    for entry in conditions if isinstance(conditions, list) else ():
+        if isinstance(entry, dict) and entry.get("type") == kind:
             return entry
     return {}
 

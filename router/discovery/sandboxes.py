@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from router.discovery.objects import (
     EXTENSIONS_GROUP,
@@ -60,18 +61,26 @@ class SandboxTraits:
     """What the router does for want of an annotation that it can read, a sentence for each, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxRecord:
-    """One Sandbox; equal when routing can't tell the difference (the version is not compared)."""
+class SandboxRecord(NamedTuple):
+    """One Sandbox; equal when routing can't tell the difference (the version is not compared). A tuple like PodRecord."""
 
     ref: SandboxRef
     uid: str
-    version: int = field(compare=False)
     traits: SandboxTraits
+    version: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SandboxRecord) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.uid)
 
     def kept(self, ref: SandboxRef, uid: str) -> SandboxRecord:
         """Returns the record as the table keeps it, see PodRecord.kept."""
-        return SandboxRecord(ref, uid if self.uid == uid else self.uid, 0, self.traits)
+        return SandboxRecord(ref, uid if self.uid == uid else self.uid, self.traits, 0)
 
 
 _traits = lru_cache(maxsize=4096)(SandboxTraits)

@@ -152,7 +152,9 @@ class SandboxTable:
         touched = {} if known is None else self._release_pod(known)
         self._store_pod(pod, known)
         self._addresses.claim(pod)
-        return touched | self._rivals_of(pod) | {pod.ref: None}
+        touched[pod.ref] = None
+        self._touch_rivals(pod, touched)
+        return touched
 
     def _store_pod(self, pod: PodRecord, known: PodRecord | None) -> None:
         if known is not None:
@@ -169,27 +171,33 @@ class SandboxTable:
 
     def _release_pod(self, known: PodRecord) -> dict[SandboxRef, None]:
         self._addresses.release(known)
-        return self._rivals_of(known) | {known.ref: None}
+        touched = {known.ref: None}
+        self._touch_rivals(known, touched)
+        return touched
 
-    def _rivals_of(self, pod: PodRecord) -> dict[SandboxRef, None]:
-        """Returns the sandboxes of other pods that claim one of this pod's addresses."""
-        return {
-            self._pods[uid].ref: None
-            for address in pod.addresses
-            for uid in self._addresses.rivals(pod, address)
-        }
+    def _touch_rivals(self, pod: PodRecord, touched: dict[SandboxRef, None]) -> None:
+        """Adds the sandboxes of other pods that claim one of this pod's addresses."""
+        for address in pod.addresses:
+            for uid in self._addresses.rivals(pod, address):
+                touched[self._pods[uid].ref] = None
 
     def _dialable(self, pod: PodRecord) -> tuple[str, ...]:
         """Returns the addresses that no other live pod may have inherited."""
-        if all(self._is_undisputed(pod, address) for address in pod.addresses):
-            return pod.addresses
-        return tuple(address for address in pod.addresses if self._is_undisputed(pod, address))
+        addresses = pod.addresses
+        if len(addresses) == 1:
+            return addresses if self._is_undisputed(pod, addresses[0]) else ()
+        usable = tuple(address for address in addresses if self._is_undisputed(pod, address))
+        # The record's own tuple, which is in memory anyway.
+        return addresses if len(usable) == len(addresses) else usable
 
     def _is_undisputed(self, pod: PodRecord, address: str) -> bool:
         """Two pods that say READY at one address: one is out of date and we can't know which. A younger one that still starts
         has the address now; an older one that is not ready has lost it. Among pods of one Sandbox the newest is dialled anyway.
         """
-        rivals = (self._pods[uid] for uid in self._addresses.rivals(pod, address))
+        uids = self._addresses.rivals(pod, address)
+        if not uids:
+            return True
+        rivals = (self._pods[uid] for uid in uids)
         return all(
             rival.sandbox_uid == pod.sandbox_uid
             or (rival.traits.stage is not PodStage.READY and rival.created < pod.created)

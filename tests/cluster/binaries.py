@@ -23,17 +23,18 @@ FOLDER = Path(__file__).parent
 
 def kube_apiserver() -> Path:
     """Returns the API server's binary, built once. Raises ToolMissing when it can't be built here."""
-    version = _version("apiserver", "k8s.io/kubernetes")
-    stamp = f"-X k8s.io/component-base/version.gitVersion={version}"
-    return _built("apiserver", f"kube-apiserver-{version}", stamp)
+    released = version("apiserver", "k8s.io/kubernetes")
+    stamp = f"-X k8s.io/component-base/version.gitVersion={released}"
+    return _built("apiserver", f"kube-apiserver-{released}", stamp)
 
 
 def etcd() -> Path:
     """Returns etcd, built once. Raises ToolMissing when it can't be built here."""
-    return _built("etcd", f"etcd-{_version('etcd', 'go.etcd.io/etcd/server/v3')}")
+    return _built("etcd", f"etcd-{version('etcd', 'go.etcd.io/etcd/server/v3')}")
 
 
-def _version(module: str, requirement: str) -> str:
+def version(module: str, requirement: str) -> str:
+    """Returns the version of what the Go module in that folder asks for."""
     found = re.search(rf"{re.escape(requirement)} (v\S+)", (FOLDER / module / "go.mod").read_text())
     assert found is not None
     return found[1]

@@ -6,12 +6,14 @@ import re
 import shutil
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from router.discovery.pace import Pace
 from router.discovery.reflector import Phase
+from router.discovery.watch_events import without_managed_fields
 from router.routing.endpoint import State
-from tests.cluster.admin import Admin
+from tests.cluster.admin import SANDBOXES, Admin
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_discovery_on_a_cluster import PACE, launch, watching
 from tests.fakes.running_discovery import until
@@ -54,6 +56,19 @@ async def test_the_first_lists_come_as_streams(cluster: Cluster) -> None:
             (1, 1)
         ] * 3
     assert min((await requests(admin, "WATCH")).values()) >= 1
+
+
+async def test_managed_fields_are_where_they_are_looked_for(cluster: Cluster) -> None:
+    admin, ns = cluster.admin, await cluster.namespace()
+    await launch(admin, ns, "box", "10.14.0.1")
+    for path in (f"/api/v1/namespaces/{ns}/pods", f"{SANDBOXES}/namespaces/{ns}/sandboxes"):
+        text = await admin.text(f"{path}?watch=true&timeoutSeconds=1")
+        lines = text.encode().splitlines()
+        assert lines
+        for line in lines:
+            whole, left = orjson.loads(line), orjson.loads(without_managed_fields(line))
+            assert whole["object"]["metadata"].pop("managedFields")
+            assert left == whole
 
 
 async def test_a_store_that_was_restored_is_listed_again_though_the_server_keeps_silent(

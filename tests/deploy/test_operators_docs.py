@@ -176,7 +176,10 @@ def test_the_versions_that_the_page_names_are_those_of_the_tests():
 
     assert f"schemas of {OLDEST_KUBERNETES_VERSION} (the" in table
     assert f"and {KUBERNETES_VERSION};" in table
-    assert f"kube-apiserver {binaries.version().lstrip('v')} |" in table
+    assert (
+        f"kube-apiserver {binaries.version('apiserver', 'k8s.io/kubernetes').lstrip('v')} |"
+        in table
+    )
     assert f"`k8s-agent-sandbox` {sdk[1]}," in table
     assert f"| {tools.HELM_VERSION[1:]}, {tools.KUBECTL_VERSION[1:]} |" in table
 
