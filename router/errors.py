@@ -3,7 +3,7 @@
 RouterError
 ├── BadRequest 400 ─ MissingSandboxId, InvalidSandboxId, InvalidNamespace, InvalidPort, InvalidPodIp, AmbiguousTarget
 ├── Unauthenticated 401, Forbidden 403
-├── SandboxNotFound 404 ─ SandboxReplaced;  SandboxSuspended 409;  SandboxFinished 410
+├── SandboxNotFound 404 ─ SandboxReplaced;  NoSuchRouterPath 404, MethodNotAllowed 405;  SandboxSuspended 409;  SandboxFinished 410
 ├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, HeadersTooLarge 431
 ├── InternalError 500, MethodNotSupported 501, GrpcNotSupported 501, VersionNotSupported 505
 ├── SandboxUnreachable 502, BadResponse 502
@@ -140,6 +140,30 @@ class SandboxReplaced(SandboxNotFound):
     code = "sandbox_replaced"
     default_detail = "The sandbox of that name is not the one asked for."
     advice = "The UID in X-Sandbox-UID is gone: look the sandbox up again."
+
+
+class NoSuchRouterPath(RouterError):
+    """Under the router's own prefix, which no sandbox sees, there is nothing of this name."""
+
+    status = 404
+    code = "router_path_not_found"
+    default_detail = (
+        "Paths under /.sandbox-router/ are the router's own, and there is none of this name."
+    )
+    advice = "Check the path and the router's version; give the app another path."
+
+
+class MethodNotAllowed(RouterError):
+    """One of the router's own paths takes other methods (RFC 9110 §15.5.6)."""
+
+    status = 405
+    code = "method_not_allowed"
+    default_detail = "This path of the router's own takes another method."
+    advice = "Use the method that the header Allow names."
+
+    def __init__(self, detail: str | None = None, *, allow: str = "POST", reason: str = "") -> None:
+        super().__init__(detail, reason=reason)
+        self.allow = allow
 
 
 class SandboxSuspended(RouterError):

@@ -18,6 +18,7 @@ from router.auth.authorizer import Permit, PoolKey
 from router.auth.principal import Principal
 from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
 from router.proxy.admission import Admission
+from router.proxy.own_paths import is_for_router
 from router.proxy.ports import EndpointSource
 from router.proxy.request import (
     AwaitAuthorization,
@@ -163,6 +164,8 @@ class Explainer:
         """Takes the steps that need nobody's patience. Returns the outcome of the last one."""
         while True:
             match self._admission.step(request):
+                case Permit() if is_for_router(request):
+                    return _outcome(None, "The router answers this path itself (docs/sleeping.md).")
                 case Permit() as permit:
                     return self._of_permitted(permit)
                 case AwaitSandbox() as pending:

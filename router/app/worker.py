@@ -35,6 +35,7 @@ from router.proxy.admission import Admission
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
+from router.proxy.own_paths import OwnPaths
 from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.routing.endpoint import SandboxRef
@@ -272,6 +273,7 @@ class Worker:
             options=options,
             identity_of=_identity_of,
             tracer=tracer,
+            own_paths=OwnPaths(awake=self._activity, awake_limit_s=settings.time.awake_limit_s),
         )
         self._explainer = Explainer(
             admission=admission,

@@ -76,7 +76,7 @@ class Admission:
         self._options = options
         self._names_generation = source.names_generation
         self._find = source.find
-        self._path_root = targets.path_root
+        self.path_root = self._path_root = targets.path_root
         self._max_body_bytes = options.max_body_bytes
         self._max_staleness_s = options.max_staleness_s
         self._has_bounds = bool(options.max_body_bytes or options.max_staleness_s)

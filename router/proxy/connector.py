@@ -55,6 +55,10 @@ class Connector:
         """
         return await _Opening(self, request).run(decided)
 
+    async def permitted(self, request: Request, decided: Permit | Pending | None) -> None:
+        """Returns once the request is permitted, without dialling. Raises the RouterError that the client is told."""
+        await _Opening(self, request).permitted(decided)
+
 
 class _Opening:
     """One request's way: wait, authorise, dial, and again when the pod changes under way."""
@@ -92,6 +96,12 @@ class _Opening:
                 return dialled, False
             request.permit = decided = None
             may_reuse = True
+
+    async def permitted(self, decided: Permit | Pending | None) -> None:
+        while not isinstance(decided, Permit):
+            if decided is not None:
+                await self._wait(decided)
+            decided = self._connector.admission.step(self._request)
 
     # --- waiting ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
@@ -24,6 +24,7 @@ from router.proxy.connections import Connections
 from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
+from router.proxy.own_paths import OwnPaths, is_for_router
 from router.proxy.pool import Pool
 from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer
 from router.proxy.request import Caller, Pending, outcome_of_refused
@@ -34,6 +35,9 @@ from router.proxy.wire.trace_context import FIRST_BYTE
 from router.tasks import TaskSet
 
 logger = logging.getLogger("sandbox_router.proxy")
+
+_H: Final = 0x68
+_DOT: Final = 0x2E
 
 
 class Gateway:
@@ -52,6 +56,7 @@ class Gateway:
         options: ProxyOptions,
         identity_of: Callable[[Any], CertificateIdentity | None],
         tracer: Tracer | None = None,
+        own_paths: OwnPaths | None = None,
     ) -> None:
         self.connections = connections
         self._admission = admission
@@ -62,6 +67,8 @@ class Gateway:
         self._clients = ClientAddresses(options.trusted_proxies)
         self._identity_of = identity_of
         self._tracer = tracer
+        self._own_paths = own_paths
+        self._names_by_path = bool(admission.path_root)
         self._connector = Connector(
             admission=admission, source=source, pool=pool, telemetry=telemetry, options=options
         )
@@ -97,8 +104,15 @@ class Gateway:
             reopener=self,
         )
         self._telemetry.request_started()
+        # A look at the path's first letter spares most requests two questions about all of it.
+        target = head.target
+        first = target[1] if len(target) > 1 else 0
         try:
-            if head.target.startswith(HEALTH_PATH) and self._admission.is_health_check(head):
+            if (
+                first == _H
+                and target.startswith(HEALTH_PATH)
+                and self._admission.is_health_check(head)
+            ):
                 if self.connections.is_draining:
                     raise Draining
                 self._admission.check_table()
@@ -111,6 +125,8 @@ class Gateway:
                 self._tracer.begin(head, client.peer, exchange.outcome, exchange.started_at)
             decided = self._admission.step(exchange)
             if isinstance(decided, Permit):
+                if (first == _DOT or self._names_by_path) and self._carry_own(exchange):
+                    return
                 idle = self._pool.take(decided)
                 if idle is not None:
                     idle.carry(exchange, is_reused=True)
@@ -119,6 +135,13 @@ class Gateway:
         except Exception as exc:
             exchange.fail(_as_error(exc))
 
+    def _carry_own(self, exchange: Exchange) -> bool:
+        """Returns True when a permitted request is for the router itself, which answers it."""
+        if self._own_paths is None or not is_for_router(exchange):
+            return False
+        self._own_paths.carry(exchange)
+        return True
+
     def reopen(self, exchange: Exchange) -> None:
         """Opens a new connection for an exchange whose reused one had just been closed by the sandbox."""
         exchange.permit = None
@@ -126,6 +149,11 @@ class Gateway:
 
     async def _open(self, exchange: Exchange, decided: Permit | Pending | None) -> None:
         try:
+            if self._own_paths is not None and is_for_router(exchange):
+                await self._connector.permitted(exchange, decided)
+                exchange.task = None
+                self._own_paths.carry(exchange)
+                return
             connection, is_reused = await self._connector.open(exchange, decided)
             exchange.task = None
             if exchange.outcome.trace is not None:

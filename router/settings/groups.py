@@ -110,6 +110,7 @@ class Time:
     keepalive_timeout_s: float
     tunnel_idle_timeout_s: float
     tunnel_max_lifetime_s: float
+    awake_limit_s: float
     drain_delay_s: float
     shutdown_timeout_s: float
 

@@ -143,6 +143,7 @@ TIME = (
     _row("keepalive-timeout", values.duration(), "620s", "How long an idle client connection is kept for its next request; keep it above the load balancer's own; 0 = no limit."),
     _row("tunnel-idle-timeout", values.duration(), "1h", "How long a WebSocket or other upgrade may go without a byte in either direction; 0 = no limit.", legacy=("WEBSOCKET_IDLE_TIMEOUT_SECONDS",)),
     _row("tunnel-max-lifetime", values.duration(), "24h", "How long a WebSocket or other upgrade may last as a whole; 0 = no limit.", legacy=("WEBSOCKET_MAX_LIFETIME_SECONDS",)),
+    _row("awake-limit", values.duration(longest_s=30 * 24 * 3600), "12h", "How long `POST /.sandbox-router/awake` may keep a sandbox awake at a time; 0 = not at all."),
     _row("drain-delay", values.duration(longest_s=3600), "5s", "How long the router still serves after SIGTERM while it says that it is not ready, so that load balancers notice; 0 = not at all."),
     _row("shutdown-timeout", values.duration(zero=False, longest_s=24 * 3600), "30s", "How long open requests and tunnels have to end after `drain-delay`; keep the pod's grace period above the sum of both."),
 )

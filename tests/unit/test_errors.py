@@ -26,6 +26,8 @@ CONTRACT = {
     "forbidden": 403,
     "sandbox_not_found": 404,
     "sandbox_replaced": 404,
+    "router_path_not_found": 404,
+    "method_not_allowed": 405,
     "request_timeout": 408,
     "sandbox_suspended": 409,
     "sandbox_finished": 410,

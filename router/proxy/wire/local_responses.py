@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import orjson
 
-from router.errors import RouterError, Unauthenticated
+from router.errors import MethodNotAllowed, RouterError, Unauthenticated
 
 
 def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
@@ -16,6 +16,8 @@ def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
     extra = [b"X-Sandbox-Router-Error: %b\r\n" % error.code.encode()]
     if error.retry_after_s is not None:
         extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
+    if isinstance(error, MethodNotAllowed):
+        extra.append(b"Allow: %b\r\n" % error.allow.encode())
     if isinstance(error, Unauthenticated):
         extra.append(b"WWW-Authenticate: %b\r\n" % error.challenge.encode())
         if error.basic_challenge:

@@ -312,6 +312,8 @@ async def test_a_bug_in_dialling_is_500(router, surprises):
 
 
 REACHED_ELSEWHERE_HERE = {
+    errors.NoSuchRouterPath,
+    errors.MethodNotAllowed,
     errors.SandboxUnreachable,
     errors.BadResponse,
     errors.SandboxTimeout,

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,45 @@ async def test_a_worker_that_died_is_knowledge_that_is_lost_and_that_is_said(
                 await asyncio.sleep(0.05)
         assert told["started"] == before["started"]
         assert told["complete_since"] > before["now"]
+
+
+async def test_a_wish_to_be_kept_awake_is_told_whichever_worker_took_it_and_outlives_it(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (running, _):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(
+                f"http://127.0.0.1:{running.http_port}/.sandbox-router/awake",
+                headers=HEADERS,
+                json={"seconds": 3600},
+            ) as response,
+        ):
+            assert response.status == 200
+            promised = parse_timestamp((await response.json())["awake_until"])
+        told = await entry(running)
+        assert abs(parse_timestamp(told["awake_until"]) - promised) < 2
+        assert told["idle_s"] == 0.0
+        parent = running.process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children")
+        for victim in children.read_text().split():
+            os.kill(int(victim), signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while not (await activity(running))["complete"]:
+                await asyncio.sleep(0.05)
+        told = await entry(running)
+        assert abs(parse_timestamp(told["awake_until"]) - promised) < 2
+        assert told["idle_s"] == 0.0
+
+
+async def test_the_command_line_says_what_keeps_a_sandbox_awake(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (running, _):
+        assert await get(running, "/") == 200
+        asking = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "router", "explain", "--awake", "default/box"),
+            *("--admin", f"127.0.0.1:{running.admin_port}"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await asking.communicate()
+        assert asking.returncode == 0
+        assert said.decode().startswith("default/box  uid=-\nlast activity  ")

@@ -280,6 +280,18 @@ async def test_two_valid_credentials_need_no_waiting(make_explainer):
     assert explained["principal"]["subject"] == "alice"
 
 
+async def test_the_routers_own_paths_are_its_own_business_too(make_explainer):
+    explained = await make_explainer().explain(
+        question(
+            token(GRANT),
+            query={"namespace": "team-a", "name": "box", "path": "/.sandbox-router/awake"},
+        )
+    )
+
+    assert explained["outcome"]["detail"].startswith("The router answers this path itself")
+    assert explained["outcome"]["code"] == ""
+
+
 async def test_a_health_check_is_the_routers_own_business(make_explainer):
     explained = await make_explainer().explain(question(query={"path": "/healthz"}))
 

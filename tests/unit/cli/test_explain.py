@@ -146,3 +146,43 @@ def test_steps_that_were_not_reached_are_a_dash() -> None:
         "target     -",
         "principal  -",
     ]
+
+
+# --- what keeps a sandbox awake -------------------------------------------------------------
+
+ACTIVITY = {
+    "now": "2026-12-01T12:00:00Z",
+    "started": "2026-12-01T08:00:00Z",
+    "complete": True,
+    "incomplete_because": "",
+    "complete_since": "2026-12-01T08:00:00Z",
+    "sandboxes": [],
+}
+
+
+@pytest.mark.parametrize(("complete", "exit_code"), [(True, 0), (False, 1)])
+def test_what_keeps_a_sandbox_awake_is_asked_of_the_admin_port(
+    complete: bool, exit_code: int
+) -> None:
+    with admin_port(ACTIVITY | {"complete": complete}) as asked:
+        result = explain("--awake", "team-a/box", "--admin", asked.address)
+        as_json = explain("--awake", "team-a/box", "--admin", asked.address, "--output", "json")
+    assert asked.query == {"namespace": ["team-a"], "name": ["box"]}
+    assert result.output.startswith("team-a/box  no activity since 2026-12-01T08:00:00Z")
+    assert json.loads(as_json.output) == ACTIVITY | {"complete": complete}
+    assert (result.exit_code, as_json.exit_code) == (exit_code, exit_code)
+
+
+@pytest.mark.parametrize("named", ["box", "a/", "/b", "a/b/c"])
+def test_a_sandbox_that_is_kept_awake_is_named_with_its_namespace(named: str) -> None:
+    result = explain("--awake", named)
+    assert result.exit_code == 2
+    assert "NAMESPACE/NAME" in result.output
+
+
+@pytest.mark.parametrize("answer", [{"outcome": {}}, {**ACTIVITY, "now": "noon"}, []])
+def test_an_answer_that_is_no_activity_is_no_answer(answer: Any) -> None:
+    with admin_port(answer) as asked:
+        result = explain("--awake", "team-a/box", "--admin", asked.address)
+    assert result.exit_code == 2
+    assert "sandbox-router" in result.output or "Error" in result.output

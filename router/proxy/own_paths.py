@@ -1,0 +1,194 @@
+"""OwnPaths: what the router itself answers under /.sandbox-router/, for a caller who may call the sandbox that was named.
+
+    POST /.sandbox-router/awake     counts as activity of the sandbox for as long as the body says
+
+The whole prefix is the router's, in each way of naming a sandbox: no sandbox sees it, whatever comes to be answered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+import orjson
+
+from router.errors import BadRequest, MethodNotAllowed, NoSuchRouterPath, RouterError
+from router.proxy.exchange import Exchange
+from router.proxy.ports import SandboxRelay
+from router.proxy.request import Request
+from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.wire.response_head import parse_response
+from router.routing.endpoint import Endpoint
+
+PREFIX: Final = b"/.sandbox-router/"
+_AWAKE: Final = b"awake"
+_MAX_BODY: Final = 4096
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_FORM: Final = 'The body is JSON like {"seconds": 3600}.'
+
+
+def is_for_router(request: Request) -> bool:
+    """Returns True when the path, behind the sandbox's root where a path named it, is one of the router's own."""
+    root = b"" if request.target is None else request.target.path_root
+    return request.head.target.startswith(PREFIX, len(root))
+
+
+class Awake(Protocol):
+    """Who remembers which sandboxes are to be kept awake."""
+
+    def keep_awake(self, endpoint: Endpoint, seconds: float) -> float:
+        """Counts as activity of the sandbox for so long. Returns for how many seconds it is kept awake."""
+        ...
+
+
+class OwnPaths:
+    """Answers the permitted requests that are for the router."""
+
+    def __init__(self, *, awake: Awake, awake_limit_s: float) -> None:
+        self._awake = awake
+        self._awake_limit_s = awake_limit_s
+
+    def __repr__(self) -> str:
+        return f"<OwnPaths awake_limit_s={self._awake_limit_s:g}>"
+
+    def carry(self, exchange: Exchange) -> None:
+        """Answers a permitted request in the sandbox's stead."""
+        assert exchange.permit is not None
+        assert exchange.target is not None
+        head = exchange.head
+        path = head.target[len(exchange.target.path_root) + len(PREFIX) :].partition(b"?")[0]
+        if path != _AWAKE:
+            raise NoSuchRouterPath
+        if head.method != b"POST":
+            raise MethodNotAllowed(allow="POST")
+        if head.content_length is not None and head.content_length > _MAX_BODY:
+            raise _too_large()
+        exchange.attach(_Answering(self, exchange), is_reused=False)
+
+    def keep_awake(self, endpoint: Endpoint, body: bytes) -> bytes:
+        """Returns the answer to a wish. Raises BadRequest."""
+        left_s = self._awake.keep_awake(endpoint, self._seconds(body))
+        until = datetime.now(UTC) + timedelta(seconds=left_s)
+        told = {"awake_until": until.replace(microsecond=0), "seconds": math.floor(left_s)}
+        return orjson.dumps(told, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
+
+    def _seconds(self, body: bytes) -> float:
+        try:
+            wish = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise BadRequest(f"The body is no JSON. {_FORM}") from None
+        if not isinstance(wish, dict) or set(wish) != {"seconds"}:
+            raise BadRequest(f"The body must name seconds, and nothing else. {_FORM}")
+        seconds = wish["seconds"]
+        limit_s = self._awake_limit_s
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+            raise BadRequest(f"seconds must be a number above 0. {_FORM}")
+        if seconds > limit_s:
+            raise BadRequest(f"seconds is at most {limit_s:g} here (awake-limit).")
+        return float(seconds)
+
+
+class _Answering:
+    """Stands where a sandbox's connection would: it is written the request, and gives the response."""
+
+    __slots__ = (
+        "_body",
+        "_exchange",
+        "_has_head",
+        "_own",
+        "_reader",
+        "host",
+        "is_retired",
+        "is_writable",
+    )
+
+    def __init__(self, own: OwnPaths, exchange: Exchange) -> None:
+        self.host = b"sandbox-router"
+        self.is_retired = False
+        self.is_writable = True
+        self._own = own
+        self._exchange = exchange
+        self._has_head = False
+        self._body: list[bytes] = []
+        head = exchange.head
+        self._reader: BodyReader = (
+            ChunkedReader() if head.is_chunked else LengthReader(head.content_length or 0)
+        )
+
+    def write(self, data: bytes) -> None:
+        if not self._has_head:
+            self._has_head = True
+            data = data.partition(b"\r\n\r\n")[2]
+            if self._exchange.head.expects_continue and not data:
+                # Later: whoever writes is still within the beginning of the exchange.
+                asyncio.get_running_loop().call_soon(self._continue)
+        try:
+            end = (
+                self._reader.feed(data, self._body)
+                if data or not self._exchange.head.has_body
+                else -1
+            )
+        except FramingError:
+            return  # the client's side has noticed too
+        if end >= 0 or self._reader.body_bytes > _MAX_BODY:
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def _continue(self) -> None:
+        if self._is_awaited():
+            self._exchange.response_interim(parse_response(_CONTINUE))
+
+    def _answer(self) -> None:
+        exchange = self._exchange
+        if not self._is_awaited():
+            return
+        assert exchange.permit is not None
+        try:
+            if self._reader.body_bytes > _MAX_BODY:
+                raise _too_large()
+            body = self._own.keep_awake(exchange.permit.endpoint, b"".join(self._body))
+        except RouterError as error:
+            exchange.fail(error)
+            return
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        exchange.response_whole(parse_response(head), None, [body], clean=True)
+
+    def _is_awaited(self) -> bool:
+        return self._exchange.sandbox is self and not self._exchange.response_started
+
+    # --- what a connection does otherwise ---
+
+    def write_eof(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        """There is nothing to read."""
+
+    def resume_reading(self) -> None:
+        """There is nothing to read."""
+
+    def resume_if_wanted(self) -> None:
+        """There is nothing to read."""
+
+    def release(self) -> None:
+        """Nobody else waits for it."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def close_after_flush(self) -> None:
+        """There is nothing to close."""
+
+    def start_tunnel(self, tunnel: SandboxRelay) -> None:
+        raise AssertionError("it never switches protocols")
+
+
+def _too_large() -> BadRequest:
+    return BadRequest(f"The body is larger than {_MAX_BODY} bytes. {_FORM}")
