@@ -42,6 +42,7 @@ from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
 from router.routing.target import TargetParser
 from router.server.drain import drain
+from router.server.handshakes import TlsAcceptor
 from router.server.listeners import Listener
 from router.server.tls import TlsContextSource
 from router.settings import Settings
@@ -179,7 +180,7 @@ class Worker:
             for run in (self._deadlines.run, self.sandboxes.run, *self.access.runners):
                 tasks.start(run())
             await adopt_table(self.sandboxes, self._ask_siblings)
-            await self._listen(tasks)
+            await self._listen(tasks, resources)
             on_listening()
             await tasks.until(stop.gently)
             await self._drain(stop)
@@ -320,47 +321,53 @@ class Worker:
         """Returns a page of this worker's table for a sibling; None without a whole table."""
         return None if self._donor is None else self._donor.page(asked)
 
-    async def _listen(self, tasks: Background) -> None:
-        settings, gateway = self._settings, self.gateway
+    async def _listen(self, tasks: Background, resources: contextlib.AsyncExitStack) -> None:
+        gateway = self.gateway
         if self._sockets.http:
-            plain = Listener(
-                self._sockets.http,
-                protocol=lambda: gateway.connection(is_tls=False),
-                handshake_timeout_s=settings.time.header_timeout_s,
-            )
-            await plain.start(None)
-            self._listeners.append(plain)
+            await self._accept(self._sockets.http, lambda: gateway.connection(is_tls=False))
         if self._sockets.https:
-            await self._listen_with_tls(tasks)
+            await self._listen_with_tls(tasks, resources)
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD, 20, 50)
         self._is_listening = True
 
-    async def _listen_with_tls(self, tasks: Background) -> None:
+    async def _accept(
+        self, sockets: Sequence[socket.socket], protocol: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        listener = Listener(sockets, protocol=protocol)
+        await listener.start()
+        self._listeners.append(listener)
+
+    async def _listen_with_tls(
+        self, tasks: Background, resources: contextlib.AsyncExitStack
+    ) -> None:
         settings, gateway = self._settings, self.gateway
         tls = settings.tls
         assert tls.tls_cert_file is not None
         assert tls.tls_key_file is not None
-        listener = Listener(
-            self._sockets.https,
-            protocol=lambda: gateway.connection(is_tls=True),
-            handshake_timeout_s=settings.time.header_timeout_s,
-        )
 
-        def exchange(context: ssl.SSLContext) -> None:
-            tasks.start(listener.exchange(context))
+        def use(context: ssl.SSLContext) -> None:
+            acceptor.context = context
 
         self._tls = TlsContextSource(
             cert_file=tls.tls_cert_file,
             key_file=tls.tls_key_file,
             client_ca_file=tls.tls_client_ca_file,
             mtls=tls.mtls,
-            on_change=exchange,
+            on_change=use,
         )
         self._tls.load_once()
-        await listener.start(self._tls.context)
-        self._listeners.append(listener)
+        acceptor = TlsAcceptor(
+            context=self._tls.context,
+            register=gateway.connections,
+            protocol=lambda: gateway.connection(is_tls=True),
+            most=-(-settings.limits.max_handshakes // settings.listeners.workers),
+        )
+        resources.push_async_callback(acceptor.close)
+        self._deadlines.sweep_with(acceptor.sweep)
+        await self._accept(self._sockets.https, acceptor.accept)
+        readings.read_open_handshakes(self.metrics, acceptor)
         tasks.start(self._tls.run())
         tasks.start(self._tls.expiry.run())
         readings.read_certificate(self.metrics, self._tls.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import select
 import time
@@ -64,6 +65,16 @@ TUNNEL: Final = State.TUNNEL
 LINGERING: Final = State.LINGERING
 CLOSED: Final = State.CLOSED
 _WAITING: Final = (IDLE, HEAD, DISCARDING)
+
+
+def shows(transport: asyncio.BaseTransport, signs: int) -> bool:
+    """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for a connection."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), signs)
+    return bool(poll.poll(0))
 
 
 class ClosingConnection(Connection):
@@ -146,13 +157,7 @@ class ClosingConnection(Connection):
         return self._state is IDLE and self.give_way()
 
     def _shows(self, signs: int) -> bool:
-        """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for the connection."""
-        sock = None if self.transport is None else self.transport.get_extra_info("socket")
-        if sock is None:
-            return False
-        poll = select.poll()
-        poll.register(sock.fileno(), signs)
-        return bool(poll.poll(0))
+        return self.transport is not None and shows(self.transport, signs)
 
     def _close_after_flush(self) -> None:
         """Closes once everything written has been sent."""

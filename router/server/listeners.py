@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from router.settings import Address
-
-logger = logging.getLogger("sandbox_router.server")
 
 BACKLOG: Final = 4096
 
@@ -95,69 +91,37 @@ def _explain(exc: OSError, address: Address, setting: str) -> str:
 
 
 class Listener:
-    """Accepts connections on bound sockets, plain or with TLS whose context can be exchanged."""
+    """Accepts connections on bound sockets."""
 
     def __init__(
-        self,
-        sockets: Sequence[socket.socket],
-        *,
-        protocol: Callable[[], asyncio.BaseProtocol],
-        handshake_timeout_s: float,
+        self, sockets: Sequence[socket.socket], *, protocol: Callable[[], asyncio.BaseProtocol]
     ) -> None:
+        """`protocol` makes one for each connection, as it is accepted."""
         self._sockets = list(sockets)
         self._addresses = addresses_of(sockets)
         self._protocol = protocol
-        self._handshake_timeout_s = handshake_timeout_s
         self._servers: list[asyncio.Server] = []
-        self._is_stopped = False
 
     def __repr__(self) -> str:
         return f"<Listener {self._addresses} servers={len(self._servers)}>"
 
-    async def start(self, context: ssl.SSLContext | None) -> None:
-        """Begins to accept."""
-        self._servers = await self._serve(context)
-
-    async def exchange(self, context: ssl.SSLContext) -> None:
-        """Handshakes from now on use this context; connections that are open stay as they are. Once stopped it does nothing."""
-        if self._is_stopped:
-            return
+    async def start(self) -> None:
+        """Begins to accept. Raises OSError when one of the sockets can't be listened on; then none is."""
+        loop = asyncio.get_running_loop()
         try:
-            made = await self._serve(context)
-        except OSError as exc:
-            # Out of descriptors, say: an old certificate serves better than none.
-            logger.error("certificate not exchanged", extra={"fields": {"reason": str(exc)}})
-            return
-        # It may have been stopped meanwhile: then the new servers are the ones too many.
-        old, self._servers = (made, []) if self._is_stopped else (self._servers, made)
-        for server in old:
-            server.close()
+            for sock in self._sockets:
+                server = await loop.create_server(self._protocol, sock=sock.dup(), backlog=BACKLOG)
+                self._servers.append(server)
+        except OSError:
+            self._close_servers()
+            raise
 
     def stop(self) -> None:
         """Stops accepting; open connections stay."""
-        self._is_stopped = True
+        self._close_servers()
+        close_all(self._sockets)
+
+    def _close_servers(self) -> None:
         for server in self._servers:
             server.close()
         self._servers = []
-        close_all(self._sockets)
-
-    async def _serve(self, context: ssl.SSLContext | None) -> list[asyncio.Server]:
-        loop = asyncio.get_running_loop()
-        timeout_s = self._handshake_timeout_s if context is not None else None
-        servers: list[asyncio.Server] = []
-        try:
-            for sock in self._sockets:
-                servers.append(  # noqa: PERF401 - those before one that fails must be closed
-                    await loop.create_server(
-                        self._protocol,
-                        sock=sock.dup(),
-                        ssl=context,
-                        backlog=BACKLOG,
-                        ssl_handshake_timeout=timeout_s or None,
-                    )
-                )
-        except OSError:
-            for server in servers:
-                server.close()
-            raise
-        return servers

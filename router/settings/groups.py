@@ -123,6 +123,7 @@ class Limits:
     max_request_line_bytes: int
     max_body_bytes: int
     max_connections: int
+    max_handshakes: int
     max_requests_per_sandbox: int
     max_tunnels_per_client: int
     max_idle_upstream: int

@@ -154,6 +154,7 @@ LIMITS = (
     _row("max-request-line-bytes", values.byte_size(least=128, most=16 * 2**20), "16384", "The longest request line; more is 414. Where `max-header-bytes` is smaller, that is the limit."),
     _row("max-body-bytes", values.byte_size(least=0, zero_is_off=True), "0", "The largest request body; more is 413; 0 = no limit."),
     _row("max-connections", values.integer(least=1, most=10**7), "10000", "Client connections at once, of all workers together; a TLS handshake counts as one. For one more, a connection that has never asked for anything is closed, else the longest idle; when all are busy it is refused with 503."),
+    _row("max-handshakes", values.integer(least=1, most=10**6), "1000", "TLS handshakes that are worked on at once, of some 60 KiB each. More clients wait for their turn, and a handshake that takes longer than two seconds ends then. Each of several workers has its part."),
     _row("max-requests-per-sandbox", values.integer(most=10**7, zero_is_off=True), "0", "Open requests to one sandbox; more is 429; 0 = no limit."),
     _row("max-tunnels-per-client", values.integer(most=10**7, zero_is_off=True), "0", "Open WebSockets and other upgrades of one client; more is 429; 0 = no limit.", legacy=("WEBSOCKET_MAX_CONNECTIONS_PER_CLIENT",)),
     _row("max-idle-upstream", values.integer(most=10**6), "64", "Idle connections kept for each sandbox, more while its recent use needs them; 0 = connect anew each time.", legacy=("MAX_KEEPALIVE_CONNECTIONS",)),

@@ -91,6 +91,14 @@ FAMILIES: tuple[Family, ...] = (
         source=Source.READING,
     ),
     Family(
+        "sandbox_router_tls_handshakes",
+        Kind.GAUGE,
+        "TLS handshakes whose clients have said hello: worked on, or waiting for their turn since `max-handshakes` are.",
+        ("state",),
+        (("under_way", "waiting"),),
+        source=Source.READING,
+    ),
+    Family(
         "sandbox_router_tls_handshake_failures_total",
         Kind.COUNTER,
         "TLS handshakes that failed: no or a bad client certificate, no common version, plain HTTP and the like.",
@@ -200,7 +208,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "sandbox_router_client_connections",
         Kind.GAUGE,
-        "Connections of clients.",
+        "Connections of clients, from the accept on: TLS handshakes are among them.",
     ),
     Family(
         "sandbox_router_connections_refused_total",

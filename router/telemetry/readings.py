@@ -36,6 +36,16 @@ class Connections(Protocol):
     def active_count(self) -> int: ...
 
 
+class Handshaking(Protocol):
+    """What accepts TLS connections."""
+
+    @property
+    def under_way(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+
 class Reloading(Protocol):
     """A file, or several that belong together, that is read again when it changes."""
 
@@ -166,6 +176,14 @@ def read_handshakes(metrics: Metrics, failed: Mapping[str, int]) -> None:
     metrics.read_at_scrape(
         "sandbox_router_tls_handshake_failures_total",
         lambda: {(reason,): count for reason, count in failed.items()},
+    )
+
+
+def read_open_handshakes(metrics: Metrics, handshakes: Handshaking) -> None:
+    """Shows the TLS handshakes whose clients have said hello."""
+    metrics.read_at_scrape(
+        "sandbox_router_tls_handshakes",
+        lambda: {("under_way",): handshakes.under_way, ("waiting",): handshakes.waiting},
     )
 
 

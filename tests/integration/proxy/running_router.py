@@ -25,6 +25,7 @@ from router.auth.static import StaticTokenAuthenticator
 from router.discovery.name_servers import NameServers
 from router.discovery.resolver import CachingResolver
 from router.proxy.admission import Admission
+from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
@@ -37,6 +38,7 @@ from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import TargetParser
+from router.server.handshakes import TlsAcceptor
 from router.server.listeners import Listener, addresses_of, bind
 from router.settings import Address
 from router.tasks import TaskSet
@@ -46,7 +48,7 @@ from router.telemetry.recorder import RouterTelemetry
 from tests.integration.proxy.clock import Clock
 from tests.integration.proxy.messages import TOKEN, Message
 from tests.integration.proxy.pod import Pod
-from tests.integration.proxy.wire import PATIENCE_S, Wire, dial, settled, until
+from tests.integration.proxy.wire import Wire, dial, settled, until
 
 DEFAULT_PORT = 8888
 BOX = SandboxRef("default", "box")
@@ -76,6 +78,7 @@ class Plan:
         default_factory=lambda: ProxyOptions(connect_budget_s=10, wait_for_ready_s=10)
     )
     max_connections: int = 0
+    max_handshakes: int = 1000
     max_idle: int = 64
     max_idle_total: int = 4096
     idle_timeout_s: float = 60
@@ -183,13 +186,24 @@ class RunningRouter:
             options=options,
             identity_of=_identity_of,
         )
+        self.acceptor: TlsAcceptor | None = None
+        if plan.tls is not None:
+            self.acceptor = TlsAcceptor(
+                context=plan.tls,
+                register=self.clients,
+                protocol=self._connection,
+                most=plan.max_handshakes,
+            )
+            self.deadlines.sweep_with(self.acceptor.sweep)
         self._listener = Listener(
             self.sockets,
-            protocol=lambda: self.gateway.connection(is_tls=plan.tls is not None),
-            handshake_timeout_s=PATIENCE_S,
+            protocol=self._connection if self.acceptor is None else self.acceptor.accept,
         )
         self._dialled: list[Wire] = []
         self.address: tuple[str, int] = addresses_of(self.sockets)[0]
+
+    def _connection(self) -> ClientConnection:
+        return self.gateway.connection(is_tls=self.plan.tls is not None)
 
     # --- sandboxes ---
 
@@ -285,7 +299,7 @@ class RunningRouter:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[RunningRouter]:
         """Serves until the end, by which everything must have ended by itself once its clients have left."""
-        await self._listener.start(self.plan.tls)
+        await self._listener.start()
         background = TaskSet()
         background.start(self.deadlines.run(), name="deadlines")
         try:
@@ -299,6 +313,8 @@ class RunningRouter:
                 self.clients.end_now()
                 await settled()
             await self.tasks.close()
+            if self.acceptor is not None:
+                await self.acceptor.close()
             await self._access_log.close()
             self.pool.close()
             await self.resolver.close()

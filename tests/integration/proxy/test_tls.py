@@ -20,6 +20,7 @@ from tests.integration.proxy.messages import TOKEN, answer, chunked, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.upgrades import GOING_AWAY, close_code, frame, opened
 from tests.integration.proxy.wire import CutShortError, settled, until
+from tests.unit.server.test_handshakes import hello_of_client
 
 SPIFFE = "spiffe://example.org/agent"
 CHUNKED = ("Transfer-Encoding", "chunked")
@@ -234,11 +235,58 @@ async def test_plain_http_on_the_tls_port_leaves_nothing_behind(secure):
     assert secure.outcomes == []
 
 
-async def test_a_client_that_never_shakes_hands_is_no_client(secure):
-    client = await secure.connect()
-    await settled()
-    assert len(secure.clients) == 0
-    client.reset()
+async def test_a_client_that_never_shakes_hands_is_a_connection_for_the_header_timeout(
+    start_router, certificates
+):
+    router = await start_router(tls=certificates.of_router(), header_timeout_s=10)
+    client = await router.connect()
+    await until(lambda: len(router.clients) == 1)
+    assert router.metric("client_connections") == 1
+    router.pass_time(11)
+    assert await client.end() in ("eof", "reset")
+    await until(lambda: len(router.clients) == 0)
+    assert router.metric("client_connections") == 0
+
+
+async def test_silent_handshakes_make_room_for_whoever_shakes_hands(
+    start_router, pod, certificates, tls
+):
+    router = await start_router(tls=certificates.of_router(), max_connections=5)
+    router.knows(pod)
+    silent = [await router.connect() for _ in range(40)]
+    await until(lambda: sum(bool(client.ended) for client in silent) >= 35)
+    assert len(router.clients) == 5
+    async with serving(pod):
+        for _ in range(3):
+            assert (await router.ask(request(), tls=tls)).status == 200
+    assert router.metric("connections_refused_total") == 0
+
+
+async def test_handshakes_that_go_on_and_on_make_room_too(start_router, pod, certificates, tls):
+    router = await start_router(tls=certificates.of_router(), max_connections=3)
+    router.knows(pod)
+    stalled = [await router.connect() for _ in range(3)]
+    for client in stalled:
+        client.send(hello_of_client())
+    await until(lambda: router.acceptor.under_way == 3)
+    router.clock.added_s += 1.5
+    async with serving(pod):
+        assert (await router.ask(request(), tls=tls)).status == 200
+
+
+async def test_a_load_balancers_check_over_tls_is_answered_in_a_full_house(
+    start_router, pod, certificates, tls
+):
+    router = await start_router(tls=certificates.of_router(), max_connections=1)
+    router.knows(pod)
+    busy = await router.connect(tls=tls)
+    busy.send(request())
+    await (await pod.accept()).request()
+    told = await router.ask(request("GET", "/healthz", sandbox=None), tls=tls)
+    assert told.status == 200
+    refused = await router.ask(request(), tls=tls)
+    assert (refused.status, refused.code) == (503, "overloaded")
+    busy.close()
 
 
 async def test_tls_on_the_plain_port_is_refused_in_plain_words(router, tls):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-import trustme
 import uvloop
 
 from router.server import listeners
@@ -162,17 +160,11 @@ class Echo(asyncio.Protocol):
 
 
 def listener(sockets: list[socket.socket]) -> Listener:
-    return Listener(sockets, protocol=Echo, handshake_timeout_s=10.0)
+    return Listener(sockets, protocol=Echo)
 
 
-async def connect(
-    port: int, trust: trustme.CA | None = None
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if trust is None:
-        return await asyncio.open_connection("127.0.0.1", port)
-    context = ssl.create_default_context()
-    trust.configure_trust(context)
-    return await asyncio.open_connection("127.0.0.1", port, ssl=context)
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port)
 
 
 async def says(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], data: bytes) -> bytes:
@@ -184,10 +176,7 @@ async def says(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], da
 async def close(*connections: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
     for _, writer in connections:
         writer.close()
-        try:
-            await writer.wait_closed()
-        except ssl.SSLError:
-            pass
+        await writer.wait_closed()
     await asyncio.sleep(0.01)
 
 
@@ -214,7 +203,7 @@ def test_it_accepts_on_every_socket_until_it_stops(bound: Binding, run) -> None:
         sockets = [*bound("127.0.0.1"), *bound("127.0.0.1")]
         ports = [port for _, port in addresses_of(sockets)]
         listening = listener(sockets)
-        await listening.start(None)
+        await listening.start()
         open_connections = [await connect(port) for port in ports]
         for connection in open_connections:
             assert await says(connection, b"hello") == b"hello"
@@ -236,7 +225,7 @@ def test_connections_that_come_before_it_starts_wait_for_it(bound: Binding, run)
         sock.listen()
         early = await connect(sock.getsockname()[1])
         listening = listener([sock])
-        await listening.start(None)
+        await listening.start()
         assert await says(early, b"hello") == b"hello"
         await close(early)
         listening.stop()
@@ -244,69 +233,11 @@ def test_connections_that_come_before_it_starts_wait_for_it(bound: Binding, run)
     run(body())
 
 
-def tls_context(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    return context
-
-
-def test_another_certificate_is_for_new_connections_and_ends_no_open_one(
-    bound: Binding, run
+def test_when_one_socket_cannot_be_listened_on_none_is(
+    bound: Binding, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = trustme.CA(), trustme.CA()
-
-    async def body() -> None:
-        (sock,) = bound("127.0.0.1")
-        port = sock.getsockname()[1]
-        listening = listener([sock])
-        await listening.start(tls_context(old))
-        before = await connect(port, old)
-        assert await says(before, b"one") == b"one"
-        await listening.exchange(tls_context(new))
-        after = await connect(port, new)
-        assert await says(after, b"two") == b"two"
-        assert await says(before, b"three") == b"three"
-        for _ in range(3):
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await connect(port, old)
-        await close(before, after)
-        listening.stop()
-
-    run(body())
-
-
-def test_a_certificate_that_comes_with_or_after_the_stop_opens_nothing(
-    bound: Binding, run, caplog: pytest.LogCaptureFixture
-) -> None:
-    authority = trustme.CA()
-
-    async def body() -> None:
-        (sock,) = bound("127.0.0.1")
-        port = sock.getsockname()[1]
-        listening = listener([sock])
-        await listening.start(tls_context(authority))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(listening.exchange(tls_context(authority)))
-            await asyncio.sleep(0)
-            listening.stop()
-        await listening.exchange(tls_context(authority))
-        with pytest.raises(ConnectionRefusedError):
-            await connect(port, authority)
-
-    run(body())
-    assert caplog.records == [], "nor is it a failure"
-
-
-def test_a_certificate_that_cannot_be_exchanged_leaves_the_old_one_in_force(
-    bound: Binding, run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    authority = trustme.CA()
-
     async def body() -> None:
         sockets = [*bound("127.0.0.1"), *bound("127.0.0.1")]
-        ports = [port for _, port in addresses_of(sockets)]
-        listening = listener(sockets)
-        await listening.start(tls_context(authority))
         create_server = asyncio.get_running_loop().create_server
         attempts = 0
 
@@ -321,18 +252,14 @@ def test_a_certificate_that_cannot_be_exchanged_leaves_the_old_one_in_force(
         class Loop:
             create_server = staticmethod(fails_once)
 
+        listening = listener(sockets)
         monkeypatch.setattr(listeners.asyncio, "get_running_loop", Loop)
-        await listening.exchange(tls_context(trustme.CA()))
+        with pytest.raises(OSError, match="Too many open files"):
+            await listening.start()
         monkeypatch.undo()
-        await asyncio.sleep(0)
-        for port in ports:
-            connection = await connect(port, authority)
-            assert await says(connection, b"hello") == b"hello"
-            await close(connection)
-        listening.stop()
+        assert "servers=0" in repr(listening)
 
     run(body())
-    assert [record.getMessage() for record in caplog.records] == ["certificate not exchanged"]
 
 
 def test_its_repr_says_where_it_listens_even_when_it_has_stopped(bound: Binding, run) -> None:
@@ -340,7 +267,7 @@ def test_its_repr_says_where_it_listens_even_when_it_has_stopped(bound: Binding,
         (sock,) = bound("127.0.0.1")
         port = sock.getsockname()[1]
         listening = listener([sock])
-        await listening.start(None)
+        await listening.start()
         assert repr(listening) == f"<Listener [('127.0.0.1', {port})] servers=1>"
         listening.stop()
         assert repr(listening) == f"<Listener [('127.0.0.1', {port})] servers=0>"

@@ -258,3 +258,15 @@ def test_failed_handshakes_are_shown_by_reason(metrics):
     failures = numbers(metrics, "sandbox_router_tls_handshake_failures_total")
     assert failures[("no_certificate",)] == 1
     assert sum(failures.values()) == 1
+
+
+def test_open_handshakes_are_shown_by_what_becomes_of_them(metrics):
+    class Acceptor:
+        under_way = 3
+        waiting = 2
+
+    readings.read_open_handshakes(metrics, Acceptor())
+    assert numbers(metrics, "sandbox_router_tls_handshakes") == {
+        ("under_way",): 3,
+        ("waiting",): 2,
+    }
