@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from router import code_form
 from router.cli.explain import explain
+from router.cli.suspend_idle import suspend_idle
 from router.cli.token import token
 from router.settings import Loaded, SettingsError, load, report
 from router.settings.table import CONFIG_VARIABLE, GROUPS, Setting
@@ -218,6 +219,7 @@ def version() -> None:
 
 main.add_command(token)
 main.add_command(explain)
+main.add_command(suspend_idle)
 
 
 def installed_version(name: str) -> str | None:

@@ -35,6 +35,7 @@ BOUNDARIES = {
     "router/discovery/reflector.py",
     "router/proxy/deadlines.py",
     "router/proxy/gateway.py",
+    "router/suspender/rounds.py",
     "router/telemetry/logs.py",
 }
 
@@ -138,6 +139,7 @@ def test_a_broad_catch_stands_only_at_a_boundary(module):
 READ_THE_ENVIRONMENT = {
     "router/app/worker.py",
     "router/cli/commands.py",
+    "router/cli/suspend_idle.py",
     "router/code_form.py",
     "router/demo/session.py",
 }
