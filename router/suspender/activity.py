@@ -35,6 +35,7 @@ class Answer:
     """What one router has seen since its start. Ages, not times: no two machines' clocks are ever compared."""
 
     uptime_s: float
+    """For so long it has seen everything: since its start, or since it last forgot something."""
     sandboxes: Mapping[SandboxRef, Seen]
 
 
@@ -56,7 +57,15 @@ def parse_activity(body: bytes, wanted: Container[SandboxRef]) -> Answer:
         if ref in wanted:
             seen, known = _seen(entry, now), sandboxes.get(ref)
             sandboxes[ref] = seen if known is None else _later(known, seen)
-    return Answer(uptime_s=max(0.0, now - _time(document, "started")), sandboxes=sandboxes)
+    return Answer(uptime_s=max(0.0, now - _complete_since(document)), sandboxes=sandboxes)
+
+
+def _complete_since(document: Mapping[str, Any]) -> float:
+    """Returns since when it knows everything: its start, or later where it had to forget something."""
+    started = _time(document, "started")
+    if document.get("complete_since") is None:
+        return started
+    return max(started, _time(document, "complete_since"))
 
 
 def _entries(document: Mapping[str, Any]) -> list[Any]:

@@ -96,6 +96,13 @@ MATRIX: dict[str, dict[str, Any]] = {
         },
         "tracing": {"endpoint": "http://collector.tracing:4317"},
     },
+    "idle sandboxes are suspended": {**TOKEN_REVIEW, "suspendIdle": {"enabled": True}},
+    "idle sandboxes of listed namespaces would be suspended": {
+        "config": {"auth": ["static"], "namespaces": ["team-a", "team-b"], "log-format": "text"},
+        "files": _STATIC,
+        "suspendIdle": {"enabled": True, "dryRun": True, "replicaCount": 2, "interval": "1m"},
+        "admissionPolicy": {"enabled": False},
+    },
     "no network policy": {**TOKEN_REVIEW, "networkPolicy": {"enabled": False}},
     "watched by the operator": {
         **TOKEN_REVIEW,

@@ -25,6 +25,8 @@ Object = dict[str, Any]
 TOKEN_REVIEW: Object = {"config": {"auth": ["token-review"], "subject-access-review": True}}
 """What deploy/base says too: no secret is needed, Kubernetes decides."""
 
+SUSPENDER = "sandbox-router-suspend-idle"
+
 MONITORING_KINDS = (
     "monitoring.coreos.com/v1/ServiceMonitor",
     "monitoring.coreos.com/v1/PrometheusRule",
@@ -56,8 +58,20 @@ class Objects:
         loaded: Object = yaml.safe_load(text)
         return loaded
 
+    def of_the_router(self) -> Objects:
+        """Returns what belongs to the router itself: not the suspender beside it, which has labels of its own."""
+        return Objects(
+            tuple(
+                item
+                for item in self.items
+                if item.get("metadata", {}).get("labels", {}).get("app") != SUSPENDER
+            )
+        )
+
     def pod(self) -> Object:
-        spec: Object = self.one("Deployment")["spec"]["template"]["spec"]
+        """Returns the router's pod."""
+        deployment = self.of_the_router().one("Deployment")
+        spec: Object = deployment["spec"]["template"]["spec"]
         return spec
 
     def container(self) -> Object:
@@ -102,14 +116,18 @@ def chart(
     kinds: tuple[str, ...] = (),
     release: str = "sandbox-router",
     namespace: str = NAMESPACE,
+    kubernetes: str = "",
 ) -> Objects:
-    """Returns what `helm template` makes of the values; raises RefusedError."""
-    return _chart(json.dumps(values), kinds, release, namespace)
+    """Returns what `helm template` makes of the values, for that version of Kubernetes; raises RefusedError."""
+    return _chart(json.dumps(values), kinds, release, namespace, kubernetes)
 
 
 @functools.cache
-def _chart(values: str, kinds: tuple[str, ...], release: str, namespace: str) -> Objects:
+def _chart(
+    values: str, kinds: tuple[str, ...], release: str, namespace: str, kubernetes: str
+) -> Objects:
     command = [found("helm"), "template", release, str(CHART), "--namespace", namespace]
+    command += ["--kube-version", kubernetes] if kubernetes else []
     for kind in kinds:
         command += ["--api-versions", kind]
     return parsed(run([*command, "--values", "-"], values))

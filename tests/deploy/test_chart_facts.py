@@ -23,7 +23,7 @@ each = pytest.mark.parametrize("name", MATRIX)
 
 @pytest.fixture
 def objects(name):
-    return chart(MATRIX[name])
+    return chart(MATRIX[name]).of_the_router()
 
 
 # --- the settings ---------------------------------------------------------------------------
@@ -177,9 +177,8 @@ def test_every_selector_matches_the_pods(objects):
 @each
 def test_a_second_release_of_another_name_is_not_selected(objects, name):
     mine = objects.one("Deployment")["spec"]["selector"]["matchLabels"]
-    other = chart(MATRIX[name], release="other").one("Deployment")["spec"]["template"]["metadata"][
-        "labels"
-    ]
+    others = chart(MATRIX[name], release="other").of_the_router()
+    other = others.one("Deployment")["spec"]["template"]["metadata"]["labels"]
 
     assert not mine.items() <= other.items()
 

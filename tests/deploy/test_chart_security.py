@@ -41,6 +41,7 @@ ACCESS_REVIEWS = ("authorization.k8s.io", ("subjectaccessreviews",), ("create",)
 def granted(objects):
     """Returns (scope, api group, resources, verbs) of everything that is bound to the router's account."""
     account = objects.pod()["serviceAccountName"]
+    objects = objects.of_the_router()
     roles = {
         (role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"]): role["rules"]
         for kind in ("Role", "ClusterRole")
@@ -77,7 +78,7 @@ def test_the_router_may_do_exactly_what_its_settings_use(objects):
 @each
 def test_the_pod_has_a_token_only_when_it_talks_to_kubernetes(objects):
     assert objects.pod()["automountServiceAccountToken"] is bool(set(granted(objects)))
-    assert objects.one("ServiceAccount")["automountServiceAccountToken"] is False
+    assert objects.of_the_router().one("ServiceAccount")["automountServiceAccountToken"] is False
 
 
 def test_the_role_for_callers_is_bound_to_nobody():

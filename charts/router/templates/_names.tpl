@@ -71,18 +71,42 @@ app: sandbox-router-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- define "router.suspenderName" -}}
+{{- printf "%s-suspend-idle" (include "router.name" .) -}}
+{{- end -}}
+
+{{/* Of the suspender's pod: not the router's, for Services and sandboxes' policies go by that. */}}
+{{- define "router.suspenderSelector" -}}
+app: sandbox-router-suspend-idle
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- with .Values.fullnameOverride }}
+app.kubernetes.io/name: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "router.suspenderLabels" -}}
+{{- $labels := omit (include "router.labels" . | fromYaml) "app" -}}
+{{- toYaml (merge (dict "app" "sandbox-router-suspend-idle" "app.kubernetes.io/component" "suspend-idle") $labels) -}}
+{{- end -}}
+
+{{/* "true" when requests may wake sandboxes. */}}
+{{- define "router.wakes" -}}
+{{- $wake := get .Values.config "wake" | toString -}}
+{{- if and .Values.rbac.create (has $wake (list "annotated" "all")) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "router.tlsSecret" -}}
 {{- .Values.tls.secret | default (printf "%s-tls" (include "router.name" .)) -}}
 {{- end -}}
 
-{{/* What discovery reads: the pods, and the objects that explain them. Nothing is ever written. */}}
+{{/* What discovery reads: the pods, and the objects that explain them. With waking, the mode of a Sandbox is written: see admissionpolicy.yaml. */}}
 {{- define "router.discoveryRules" -}}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
 - apiGroups: [agents.x-k8s.io]
   resources: [sandboxes]
-  verbs: [list, watch]
+  verbs: [list, watch{{ if include "router.wakes" . }}, patch{{ end }}]
 - apiGroups: [extensions.agents.x-k8s.io]
   resources: [sandboxclaims]
   verbs: [list, watch]
@@ -92,4 +116,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - kind: ServiceAccount
   name: {{ include "router.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* What suspending needs of Sandboxes. */}}
+{{- define "router.suspenderRules" -}}
+- apiGroups: [agents.x-k8s.io]
+  resources: [sandboxes]
+  verbs: [get, list, watch{{ if not .Values.suspendIdle.dryRun }}, patch{{ end }}]
 {{- end -}}

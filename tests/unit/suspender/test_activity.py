@@ -67,6 +67,15 @@ def test_an_answer_that_says_that_it_is_not_complete_is_refused_as_such() -> Non
         parsed(activity(is_complete=False))
 
 
+def test_a_router_that_had_to_forget_something_counts_as_one_that_began_then() -> None:
+    document = activity(uptime_s=500.0)
+    document["complete_since"] = activity(uptime_s=200.0)["started"]
+    forgetful = parsed(document)
+    document["complete_since"] = activity(uptime_s=900.0)["started"]
+
+    assert (forgetful.uptime_s, parsed(document).uptime_s) == (200.0, 500.0)
+
+
 @pytest.mark.parametrize("missing", ["now", "started", "complete", "sandboxes"])
 def test_no_part_may_be_missing(missing: str) -> None:
     document = activity(idle_s={"box": 1.0})
