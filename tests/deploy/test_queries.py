@@ -6,12 +6,15 @@ import subprocess
 import pytest
 import yaml
 
-from router.telemetry.metric_catalogue import BY_NAME
+from router.suspender import metrics as suspender
+from router.telemetry import metric_catalogue
 from router.telemetry.metric_family import Kind
 from tests.deploy import queries
 from tests.deploy.queries import FROM_THE_SCRAPE, Query
 from tests.deploy.rendering import DEPLOY, ROOT, found
 
+BY_NAME = metric_catalogue.BY_NAME | {family.name: family for family in suspender.FAMILIES}
+"""Of the router, and of the suspender beside it."""
 QUERIES = [*queries.rule_queries(), *queries.dashboard_queries()]
 RECORDED = {rule["record"] for rule in queries.rules() if "record" in rule}
 
