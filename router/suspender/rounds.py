@@ -21,7 +21,7 @@ from router.suspender.verdict import Verdict, judge
 
 logger = logging.getLogger("sandbox_router.suspender")
 
-FRESH_S: Final = 10.0
+FRESH_S: Final = 20.0
 """Answers older than this are not acted on: what is left waits for the next round."""
 AT_ONCE: Final = 4
 TELL_AGAIN_S: Final = 600.0

@@ -33,6 +33,7 @@ class Survey:
     def __init__(self, *, session: aiohttp.ClientSession, timeout_s: float = TIMEOUT_S) -> None:
         self._session = session
         self._timeout_s = timeout_s
+        self._reading = asyncio.Lock()
 
     async def ask(
         self, routers: Sequence[Router], wanted: Container[SandboxRef]
@@ -64,7 +65,10 @@ class Survey:
         for address in router.addresses:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    return parse_activity(await self._body(address), wanted)
+                    body = await self._body(address)
+                # Of 100,000 sandboxes it takes most of a second: the Lease is renewed meanwhile.
+                async with self._reading:
+                    return await asyncio.to_thread(parse_activity, body, wanted)
             except IncompleteAnswer as error:
                 raise RouterIncomplete(f"{address}: {error}") from error
             except (UnusableAnswer, aiohttp.ClientError, OSError) as error:

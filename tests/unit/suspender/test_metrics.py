@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.suspender.metrics import SuspenderMetrics
+from router.suspender.metrics import SuspenderMetrics, markdown_table
 from router.suspender.rounds import Ending
 from router.suspender.suspension import Outcome
 from router.suspender.verdict import Verdict
@@ -69,3 +70,11 @@ def test_the_lease_is_looked_at_when_it_is_scraped() -> None:
     is_held = True
 
     assert (before, samples(metrics)["sandbox_router_suspend_leader", ""]) == (0.0, 1.0)
+
+
+def test_the_page_shows_the_table_that_the_code_makes() -> None:
+    page = Path(__file__).parents[3] / "docs" / "sleeping.md"
+
+    assert markdown_table() in page.read_text("utf-8"), (
+        "docs/sleeping.md is old: replace its table with what `python -m router.suspender.metrics` prints"
+    )
