@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from router.app.descriptors import connections_here
+from router.proxy.places import Places
 from router.proxy.ports import NEVER, ProxyOptions
 from router.proxy.wire.stripping import Stripped
+from router.routing.elsewhere import Elsewhere
 from router.settings import Settings
 
 _WATCH_LAG_S: Final = 0.5
@@ -37,4 +40,15 @@ def options_of(settings: Settings) -> ProxyOptions:
         path_mode=settings.routing.path_mode,
         passes_preflights=settings.auth.cors_preflight == "pass",
         stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
+    )
+
+
+def places_of(settings: Settings, elsewhere: Elsewhere) -> Places:
+    """Returns the pod's places for connections, as this worker sees them: what its open files are enough for, and what others took."""
+    most = settings.limits.max_connections
+    return Places(
+        limit=most,
+        here=connections_here(most),
+        workers=settings.listeners.workers,
+        elsewhere=elsewhere,
     )

@@ -16,11 +16,10 @@ from typing import Any, Final
 from router.admin.activity import ActivityFilter
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
-from router.app import descriptors
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
-from router.app.proxy_options import options_of
+from router.app.proxy_options import options_of, places_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.stop import Stop, unless_stopped
@@ -36,7 +35,6 @@ from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.own_paths import OwnPaths
-from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
@@ -237,15 +235,8 @@ class Worker:
             readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
         options = options_of(settings)
-        max_connections = settings.limits.max_connections
-        places = Places(
-            limit=max_connections,
-            here=descriptors.connections_here(max_connections),
-            workers=settings.listeners.workers,
-            elsewhere=self._elsewhere.connections,
-        )
         connections = Connections(
-            places=places,
+            places=places_of(settings, self._elsewhere.connections),
             first_request_s=options.header_timeout_s,
             deadlines=deadlines,
             telemetry=telemetry,

@@ -50,11 +50,10 @@ class EndpointIndex:
         self.events = 0
         """Changes that discovery reported, whether or not they changed anything."""
         self.evictions = 0
-        freshness = Freshness(clock=clock)
+        self.freshness = freshness = Freshness(clock=clock)
         self.set_awaited, self.is_complete = freshness.set_awaited, freshness.is_complete
         self.set_synced, self.age_s = freshness.set_synced, freshness.age_s
         self.is_stale = freshness.is_stale
-        self.freshness = freshness
         self._clock = clock
         self._endpoints: dict[SandboxRef, Endpoint] = {}
         self.names_generation = Generation()
