@@ -387,6 +387,7 @@ class Worker:
             self.gateway.connections.end_now()
         hurry.cancel()
         await asyncio.gather(draining, hurry, return_exceptions=True)
+        self.gateway.connections.end_now()  # whoever hasn't taken the last bytes
 
     def _stop_accepting(self) -> None:
         for listener in self._listeners:

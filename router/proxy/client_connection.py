@@ -140,27 +140,28 @@ class ClientConnection(ClosingConnection):
     def eof_received(self) -> bool:
         if self.tunnel is not None:
             return self.tunnel.client_eof()
-        exchange = self.exchange
-        had_response = exchange is not None and exchange.response_started
-        if exchange is not None:
-            exchange.client_left()
-        if had_response:
-            self._cut_now()
-        else:
-            self.exchange = None
-            self._close_after_flush()
+        if self.exchange is not None:
+            self.exchange.client_left()
+        if self._delivery is not None and self._delivery.resets:
+            if self._is_tls:
+                self.reset()  # TLS would answer with an end of its own, as behind a whole response
+            return not self._is_tls
+        self.exchange = None
+        self._close_after_flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._becomes(CLOSED)
         self.transport = None
         self._register.closed(self)
-        tunnel, exchange = self.tunnel, self.exchange
-        self.tunnel = self.exchange = None
+        tunnel, exchange, delivery = self.tunnel, self.exchange, self._delivery
+        self.tunnel = self.exchange = self._delivery = None
         if tunnel is not None:
             tunnel.client_lost()
         elif exchange is not None:
             exchange.client_left()
+        elif delivery is not None:
+            delivery.is_over(self._held)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -10,6 +10,7 @@ from typing import Final
 
 from router.errors import RouterError
 from router.proxy.connection import Connection
+from router.proxy.delivery import FLUSH_S, Delivery, reset_on_close
 from router.proxy.exchange import Exchange
 from router.proxy.ports import NEVER, ClientRelay
 from router.proxy.wire.framing import BodyReader, LengthReader
@@ -20,7 +21,6 @@ MAX_AHEAD: Final = 65_536
 _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
 _LINGER_S: Final = 2.0
-_FLUSH_S: Final = 30.0
 
 
 class State(enum.IntEnum):
@@ -82,8 +82,9 @@ class ClosingConnection(Connection):
 
     __slots__ = (
         "_ahead",
+        "_delivery",
+        "_held",
         "_reader",
-        "_reset_by",
         "_state",
         "_unsent",
         "deadline_at",
@@ -112,8 +113,10 @@ class ClosingConnection(Connection):
         """It came when there was no place: only a load balancer's check is answered."""
         self._unsent = 0
         """Bytes of an answer that were unsent when that was looked at last."""
-        self._reset_by = 0.0
-        """When (monotonic seconds) a cut response that has stopped moving is reset; 0.0 for one that isn't cut so."""
+        self._held = 0
+        """Bytes that were unsent when there was no room for more; 0 while there is."""
+        self._delivery: Delivery | None = None
+        """What a client is still to be given of a response that was cut."""
         self.deadline_at = NEVER
 
     @property
@@ -123,6 +126,15 @@ class ClosingConnection(Connection):
     def _becomes(self, state: State) -> None:
         assert state in NEXT[self._state], f"{self!r} -> {state!r}"
         self._state = state
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.transport is not None:
+            self._held = self.transport.get_write_buffer_size()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._held = 0
 
     def has_left(self) -> bool:
         """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
@@ -161,12 +173,10 @@ class ClosingConnection(Connection):
 
     def _close_after_flush(self) -> None:
         """Closes once everything written has been sent."""
-        self._close(_FLUSH_S)
+        self._close(FLUSH_S)
 
     def _close(self, limit_s: float) -> None:
-        if self._reset_by:
-            self.reset()
-        elif self.transport is not None:
+        if self.transport is not None:
             self._becomes(LINGERING)
             # close() waits for ever on a peer that doesn't read: the deadline aborts it.
             self.deadline_at = time.monotonic() + limit_s
@@ -183,33 +193,47 @@ class ClosingConnection(Connection):
             return
         self._becomes(LINGERING)
         self._unsent = transport.get_write_buffer_size()
-        self.deadline_at = time.monotonic() + (_FLUSH_S if self._unsent else _LINGER_S)
+        self.deadline_at = time.monotonic() + (FLUSH_S if self._unsent else _LINGER_S)
         self.write_eof()
         self.resume_reading()
 
     def limit_unread(self, now: float) -> None:
         """Gives a response that its client doesn't read a deadline of its own: an idle connection's is far longer."""
         transport = self.transport
-        if self._state is IDLE and transport is not None and self.deadline_at > now + _FLUSH_S:
+        if self._state is IDLE and transport is not None and self.deadline_at > now + FLUSH_S:
             unsent = transport.get_write_buffer_size()
             if unsent:
                 self._unsent = unsent
-                self.deadline_at = now + _FLUSH_S
+                self.deadline_at = now + FLUSH_S
 
     def _is_still_sending(self, now: float, keepalive_timeout_s: float) -> bool:
         """Returns True, and gives more time, when a deadline finds a response still on its way to a slow client, or read after all."""
-        if self._reset_by:
-            return self._is_flushing(now)
+        if self._delivery is not None and not self._delivery.is_done:
+            return self._is_delivering(self._delivery, now)
         before = self._unsent
         unsent = 0 if self.transport is None else self.transport.get_write_buffer_size()
         self._unsent = unsent
         if unsent and unsent != before:
-            self.deadline_at = now + _FLUSH_S
+            self.deadline_at = now + FLUSH_S
             return True
         if unsent or not before or self._state is not IDLE:
             return False
         self._idle_on(keepalive_timeout_s)
         return self.deadline_at > now
+
+    def _is_delivering(self, delivery: Delivery, now: float) -> bool:
+        """Returns False when a connection whose response was cut has to end now."""
+        transport = self.transport
+        if transport is None:
+            return False
+        self.deadline_at = now  # it is looked at each time
+        if delivery.goes_on(transport, now):
+            return True
+        if delivery.resets or transport.get_write_buffer_size():
+            return False
+        delivery.is_over(0)
+        self.deadline_at = now + _LINGER_S
+        return True
 
     def _idle_on(self, keepalive_timeout_s: float) -> None:
         """Gives an idle connection back the deadline that something else came before; who has never asked keeps its one."""
@@ -218,8 +242,12 @@ class ClosingConnection(Connection):
 
     def _abort(self) -> None:
         """Ends at once, and visibly so for a client that was to be sent more."""
-        transport = self.transport
-        if self._reset_by or (transport is not None and transport.get_write_buffer_size()):
+        if self.transport is None:
+            return
+        unsent = self.transport.get_write_buffer_size()
+        if self._delivery is not None:
+            self._delivery.is_over(unsent)
+        if unsent:
             self.reset()
         else:
             self.abort()
@@ -234,43 +262,29 @@ class ClosingConnection(Connection):
         reader = self._reader
         return isinstance(reader, LengthReader) and reader.remaining <= _MAX_DISCARDED
 
-    def cut(self, *, is_delimited: bool = False) -> None:
-        """Ends the connection, once everything was delivered, so that what was sent can't pass for a whole response.
-
-        `is_delimited`: a length or chunks show what is missing. Else a reset has to: behind the flush, for it destroys what is under way.
-        """
-        if is_delimited and self.transport is not None:
-            self.exchange = None
-            self._end()
-            return
-        unsent = self.unacknowledged()
+    def cut(self, delivery: Delivery, *, is_delimited: bool) -> None:
+        """Ends the connection once the client has what had come, and so that this can't pass for a whole answer."""
+        self.exchange = None
         transport = self.transport
-        if transport is None or (not unsent and transport.can_write_eof()):
-            self._cut_now()
+        if transport is None:
+            delivery.is_over(self._held)
             return
-        self.exchange = self._reader = None
+        self._delivery = delivery
+        if not transport.get_write_buffer_size():
+            delivery.is_over(0)
+        if is_delimited:
+            self._end()
+            if not delivery.is_done:
+                self._is_delivering(delivery, time.monotonic())
+            return
+        self._reader = None
         self._ahead = b""
         self._becomes(LINGERING)
-        self._unsent = unsent
-        self.deadline_at = time.monotonic()  # looked at each time from here on
-        self._reset_by = self.deadline_at + _FLUSH_S
+        delivery.resets = True
+        reset_on_close(transport)
         self.resume_reading()
-
-    def _is_flushing(self, now: float) -> bool:
-        """Returns True while a client that is to be reset still takes what came before."""
-        before, unsent = self._unsent, self.unacknowledged()
-        self._unsent = unsent
-        if unsent != before:
-            self._reset_by = now + _FLUSH_S
-        # Twice nothing: what TLS has handed on is seen only once it is in the kernel.
-        return bool(unsent or before) and now < self._reset_by
-
-    def _cut_now(self) -> None:
-        """The same for a client that has left: nobody waits for what is under way."""
-        self.exchange = None
-        if self._state is not CLOSED:
-            self._becomes(LINGERING)
-        self.reset()
+        if not self._is_delivering(delivery, time.monotonic()):
+            self.abort()
 
     def tunnel_done(self, *, client_ended: bool) -> None:
         """The tunnel has ended: close once everything is sent, and read to the end what a client still says."""
@@ -281,7 +295,6 @@ class ClosingConnection(Connection):
         """Ends whatever goes on, at once."""
         if self.tunnel is None and self.exchange is not None and self.exchange.response_started:
             self.exchange.client_left()
-            self._cut_now()
         else:
             self._abort()
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
-import contextlib
-import fcntl
-import socket
-import struct
-import termios
 import time
 from typing import Final, cast
+
+from router.proxy.delivery import reset_on_close
 
 LARGE_BYTES: Final = 4096
 """Data of this size or more is taken by take_in_turn()."""
 _TURN_S: Final = 0.002
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
 class Connection(asyncio.Protocol):
@@ -90,18 +85,6 @@ class Connection(asyncio.Protocol):
         transport.write_eof()
         return True
 
-    def unacknowledged(self) -> int:
-        """Returns how many bytes written here the peer's kernel has yet to get: buffered, or under way. One ioctl(2)."""
-        transport = self.transport
-        if transport is None:
-            return 0
-        waiting = array.array("i", [0])
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            with contextlib.suppress(OSError):  # not every system counts what sockets hold
-                fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, waiting)
-        return transport.get_write_buffer_size() + waiting[0]
-
     def abort(self) -> None:
         """Ends at once; what is unsent is lost."""
         if self.transport is not None:
@@ -112,7 +95,5 @@ class Connection(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             return
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        reset_on_close(transport)
         transport.abort()

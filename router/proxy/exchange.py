@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from router.errors import BadResponse, BodyTooLarge, RequestTimeout, RouterError, SandboxTimeout
+from router.proxy.delivery import Delivery
 from router.proxy.exchange_states import RECEIVING_NEXT, SENDING_NEXT, Receiving, Sending
 from router.proxy.ports import ClientSide, ProxyOptions, SandboxSide, Telemetry
 from router.proxy.request import Caller, Request
@@ -23,7 +24,6 @@ from router.proxy.wire.response_head import SCOPED, ResponseHead
 from router.proxy.wire.rewriting import crossing_response_head
 from router.routing.target import forwarded_target
 
-CLIENT_CLOSED: Final = 499  # nginx's number: the client left before a response began
 # Enum members by name: looking one up on its class is a call.
 _HELD: Final = Sending.HELD
 _SENDING_BODY: Final = Sending.BODY
@@ -43,7 +43,7 @@ class Reopener(Protocol):
 class Exchange(Request):
     """Made by the Gateway for each request head, which finds it a SandboxSide; then it relays until both sides end.
 
-    It ends exactly once, in _end(), which tells the Telemetry.
+    It ends exactly once: in _end(), which tells the Telemetry, or in _cut(), whose Delivery does.
     """
 
     __slots__ = (
@@ -85,9 +85,8 @@ class Exchange(Request):
         self._options = options
         self._telemetry = telemetry
         self._reopener = reopener
-        self._adds_chunks = False
-        """The body has no length: each piece becomes a chunk."""
-        self._ends_chunked = self._is_delimited = False
+        self._adds_chunks = self._ends_chunked = self._is_delimited = False
+        """Each piece of the body becomes a chunk; a last chunk ends it; more than the connection's end does."""
         self._sent_at = 0.0
         self._unsent_head = b""
         """The request's head, while it waits for the first of the body to go out with it."""
@@ -161,8 +160,7 @@ class Exchange(Request):
         outcome.error_reason = error.reason or outcome.error_reason
         if self.receiving is not _AWAITED:
             outcome.code = "response_cut"
-            self._end()
-            self.client.cut(is_delimited=self._is_delimited)
+            self._cut()
             return
         outcome.refused(error)
         self._end()
@@ -210,11 +208,10 @@ class Exchange(Request):
         """The client is gone: nothing more is wanted from the sandbox."""
         if self.receiving is _ENDED:
             return
-        if self.receiving is _AWAITED:
-            self.outcome.answered(CLIENT_CLOSED, None if self.sandbox is None else self.permit)
+        is_begun = self.response_started
+        self.outcome.client_left(None if self.sandbox is None else self.permit, has_begun=is_begun)
         self._drop_sandbox()
-        self.outcome.code = self.outcome.code or "client_closed"
-        self._end()
+        (self._cut if is_begun else self._end)()
 
     def on_deadline(self, now: float) -> None:
         """Called by the client's connection when its `deadline_at` has passed."""
@@ -373,20 +370,24 @@ class Exchange(Request):
 
     def _drop_sandbox(self) -> None:
         sandbox, task = self.sandbox, self.task
+        self.sandbox = self.task = None
         if sandbox is not None:
-            self.sandbox = None
             sandbox.close()
         if task is not None:
-            self.task = None
             task.cancel()
+
+    def _cut(self) -> None:
+        self._receiving_becomes(_ENDED)
+        self.give_slots_back()
+        delivery = Delivery(self.outcome, self.started_at, self._telemetry.request_finished)
+        self.client.cut(delivery, is_delimited=self._is_delimited)
 
     def _end(self) -> None:
         assert _ENDED in RECEIVING_NEXT[self.receiving], repr(self)
         self.receiving = _ENDED
         self.outcome.ended(self.started_at)
         if self.slots is not None:
-            for slot in self.slots:
-                slot.give_back()
+            self.give_slots_back()
         self._telemetry.request_finished(self.outcome)
 
     def _sending_becomes(self, state: Sending) -> None:

@@ -10,6 +10,9 @@ from router.errors import RouterError
 from router.proxy.wire.trace_context import Trace
 from router.routing.endpoint import Endpoint
 
+CLIENT_CLOSED: Final = 499
+"""nginx's number: the client left before a response began."""
+
 
 class Outcome:
     """One request or tunnel, filled in as it goes (mutable and slotted: it is made once a request).
@@ -116,6 +119,12 @@ class Outcome:
         self.total_s = now - started_at
         if not self.is_tunnel:
             self.used_at = now
+
+    def client_left(self, permit: Permit | None, *, has_begun: bool) -> None:
+        """Notes that the client left before it had its whole response, and while whose sandbox worked."""
+        self.code = self.code or "client_closed"
+        if not has_begun:
+            self.answered(CLIENT_CLOSED, permit)
 
     def refused(self, error: RouterError) -> None:
         """Notes an error response of the router's own."""

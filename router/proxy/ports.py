@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from router.auth.principal import Principal
 from router.errors import RouterError
+from router.proxy.delivery import Delivery
 from router.proxy.outcome import Outcome
 from router.proxy.wire.peer import Network, Peer
 from router.proxy.wire.request_head import RequestHead
@@ -72,8 +73,8 @@ class ClientSide(Side, Protocol):
         """The response is written: on to the next request, or to the end."""
         ...
 
-    def cut(self, *, is_delimited: bool = False) -> None:
-        """Ends the connection so that what was sent can't pass for a whole response; sends all of it first if `is_delimited`."""
+    def cut(self, delivery: Delivery, *, is_delimited: bool) -> None:
+        """Ends the connection, and the delivery, once everything was sent; with a reset unless what is missing shows: `is_delimited`."""
         ...
 
     def start_tunnel(self, tunnel: ClientRelay) -> None: ...

@@ -155,6 +155,10 @@ class Request:
         self.slots: list[Slot] | None = None
         """Places of limits that this request holds; None before they were asked for."""
 
+    def give_slots_back(self) -> None:
+        for slot in self.slots or ():
+            slot.give_back()
+
     @property
     def is_repeatable(self) -> bool:
         """True when the request may be sent again if a reused connection closes before any byte of a response."""

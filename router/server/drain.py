@@ -12,6 +12,8 @@ logger = logging.getLogger("sandbox_router.server")
 
 _GOODBYE_S: Final = 1.0
 """How long tunnels get to end their current frame once they were told to go."""
+_LAST_BYTES_S: Final = 1.0
+"""How long clients get to take what had come of the responses that are cut."""
 _POLL_S: Final = 0.05
 
 
@@ -60,5 +62,9 @@ async def drain(
     if left:
         logger.warning("cut what was still open", extra={"fields": {"open_connections": left}})
         gateway.end_now()
-        await asyncio.sleep(_POLL_S)
+        end = time.monotonic() + _LAST_BYTES_S
+        delivering = left
+        while delivering and time.monotonic() < end:
+            await asyncio.sleep(_POLL_S)
+            delivering = gateway.drain()
     return left

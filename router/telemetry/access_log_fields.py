@@ -76,7 +76,7 @@ FIELDS: tuple[Field, ...] = (
         "bytes_to_client",
         "number",
         "bytes",
-        "Of the response's body, or what came down the tunnel.",
+        "Of the response's body, or what came down the tunnel. Of a response that was cut, what the client's connection took.",
     ),
     Field(
         "client",

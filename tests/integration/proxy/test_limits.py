@@ -281,8 +281,10 @@ async def test_a_client_that_stops_reading_is_not_the_sandboxes_fault(start_rout
     await settled()
     await settled()
     router.pass_time(301)
+    router.pass_time(31)
     outcome = await router.outcome()
     assert (outcome.code, outcome.upstream_error) == ("response_cut", "")
+    assert 0 < outcome.bytes_to_client < 8_000_000, "what was given to the kernel, and no more"
 
 
 async def test_no_limit_means_none(start_router, pod):

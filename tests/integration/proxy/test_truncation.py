@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import serving
-from tests.integration.proxy.wire import CutShortError, settled
+from tests.integration.proxy.wire import CutShortError, settled, until
 
 CHUNKED = ("Transfer-Encoding", "chunked")
 CUT = {
@@ -72,10 +72,11 @@ async def test_what_came_before_a_cut_is_delivered_to_a_slow_client_too(router, 
         client.stop_reading()
         async with serving(pod, by=crash):
             client.send(request(version=version))
-            assert (await router.outcome(number)).code == "response_cut"
+            await until(lambda: not router.pool.active_count)
             client.start_reading()
             with pytest.raises(CutShortError) as short:
                 await client.answer()
+        assert (await router.outcome(number)).code == "response_cut"
         assert short.value.how == ("eof" if version == "HTTP/1.1" else "reset")
         assert short.value.message.body == body
 

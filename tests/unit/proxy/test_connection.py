@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import uvloop
@@ -74,27 +73,6 @@ def test_the_end_is_said_only_where_it_can_be() -> None:
     closing.close()
     assert [connected(wire).write_eof() for wire in (plain, tls, closing)] == [True, False, False]
     assert plain.has_ended
-
-
-def test_it_knows_what_the_peer_has_yet_to_get() -> None:
-    connection = Connection()
-    assert connection.unacknowledged() == 0
-    wire = Wire()
-    wire.unsent_bytes = 5
-    assert connected(wire).unacknowledged() == 5
-    near, far = socket.socketpair()
-    with near, far:
-
-        class Real(Wire):
-            def get_extra_info(self, name: str, default: Any = None) -> Any:
-                return near if name == "socket" else default
-
-        connection = connected(Real())
-        assert connection.unacknowledged() == 0
-        near.send(b"x" * 100)
-        assert connection.unacknowledged() >= 100
-        far.recv(100)
-        assert connection.unacknowledged() == 0
 
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]

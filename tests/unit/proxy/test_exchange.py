@@ -315,6 +315,127 @@ def test_only_a_body_that_the_end_would_complete_is_cut_by_a_reset() -> None:
     assert client.wire.is_aborted
 
 
+def old_stream(stage: Stage) -> tuple[Client, Sandbox]:
+    """Returns both ends of a response that only its end delimits, of which 1000 bytes have come."""
+    client, sandbox = stage.talk(GET.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    sandbox.send(UNTIL_CLOSE + b"x" * 1000)
+    return client, sandbox
+
+
+def test_the_reset_waits_for_a_slow_client_and_then_the_request_is_told_of() -> None:
+    stage = Stage()
+    client, sandbox = old_stream(stage)
+    client.wire.unsent_bytes = 400
+    sandbox.break_off()
+    assert not client.is_closed
+    client.connection.on_deadline(later(20))
+    assert not client.is_closed
+    assert stage.records.outcomes == []
+    client.wire.unsent_bytes = 0
+    client.connection.on_deadline(later(40))
+    assert client.wire.is_aborted
+    client.leave()
+    outcome = stage.records.outcome
+    assert (outcome.code, outcome.bytes_to_client) == ("response_cut", 1000)
+
+
+def test_where_no_reset_is_needed_the_end_is_said_and_the_request_told_of_when_all_is_sent() -> (
+    None
+):
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(CHUNKED + b"3\r\nabc\r\n")
+    client.wire.unsent_bytes = 400
+    sandbox.break_off()
+    assert client.wire.has_ended, "behind what waits"
+    client.connection.on_deadline(later(20))
+    assert stage.records.outcomes == []
+    client.wire.unsent_bytes = 0
+    client.connection.on_deadline(later(40))
+    assert stage.records.outcome.bytes_to_client == 3
+    assert not client.wire.is_aborted, "the client may still be reading"
+    client.connection.on_deadline(later(50))
+    assert client.wire.is_aborted
+
+
+def test_a_client_that_takes_nothing_more_is_reset_in_time_and_what_it_was_not_sent_is_not_counted() -> (
+    None
+):
+    stage = Stage()
+    client, sandbox = old_stream(stage)
+    client.wire.unsent_bytes = 400
+    sandbox.break_off()
+    client.connection.on_deadline(later(29))
+    assert not client.is_closed
+    client.connection.on_deadline(later(31))
+    assert client.wire.is_aborted
+    assert stage.records.outcome.bytes_to_client == 600
+
+
+def test_a_client_that_says_no_more_is_given_what_had_come_and_the_sandbox_is_cancelled_at_once() -> (
+    None
+):
+    stage = Stage()
+    client, sandbox = old_stream(stage)
+    client.wire.unsent_bytes = 400
+    assert client.connection.eof_received(), "the connection stays open for the rest"
+    assert sandbox.wire.is_aborted
+    assert not client.is_closed
+    client.wire.unsent_bytes = 0
+    client.connection.on_deadline(later(1))
+    assert client.wire.is_aborted
+    client.leave()
+    assert (stage.records.outcome.code, stage.records.outcome.status) == ("client_closed", 200)
+
+
+def test_with_tls_a_client_that_ends_is_reset_at_once_as_no_half_is_left() -> None:
+    stage = Stage()
+    client = stage.client(is_tls=True)
+    client.send(GET.replace(b"HTTP/1.1", b"HTTP/1.0"))
+    sandbox = stage.sandbox()
+    sandbox.send(UNTIL_CLOSE + b"abc")
+    client.wire.unsent_bytes = 400
+    assert not client.connection.eof_received()
+    assert client.wire.is_aborted
+    assert sandbox.wire.is_aborted
+
+
+def test_of_a_client_that_leaves_while_its_buffer_is_full_what_lay_in_it_is_not_counted() -> None:
+    stage = Stage()
+    client, sandbox = old_stream(stage)
+    client.wire.unsent_bytes = 300
+    client.connection.pause_writing()
+    client.leave()
+    assert sandbox.wire.is_aborted
+    assert (stage.records.outcome.code, stage.records.outcome.bytes_to_client) == (
+        "client_closed",
+        700,
+    )
+
+
+def test_of_a_client_that_has_room_everything_is_counted() -> None:
+    stage = Stage()
+    client, _ = old_stream(stage)
+    client.wire.unsent_bytes = 300
+    client.connection.pause_writing()
+    client.connection.resume_writing()
+    client.leave()
+    assert stage.records.outcome.bytes_to_client == 1000
+
+
+def test_what_a_client_still_says_during_a_delivery_is_ignored() -> None:
+    stage = Stage()
+    client, sandbox = old_stream(stage)
+    client.wire.unsent_bytes = 400
+    sandbox.break_off()
+    client.send(GET)
+    assert len(stage.shelf.opened) == 1
+    stage.clients.end_now()
+    assert client.wire.is_aborted, "unless the router itself ends"
+    client.leave()
+    assert stage.records.outcome.bytes_to_client == 600
+
+
 @pytest.mark.parametrize("how", ["end", "break_off"])
 @pytest.mark.parametrize(("came", "code"), [(b"", "closed_early"), (CONTINUE, "bad_response")])
 def test_a_sandbox_that_leaves_before_its_answer_is_a_bad_response(

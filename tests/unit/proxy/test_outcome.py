@@ -34,6 +34,18 @@ def test_at_first_nothing_has_happened() -> None:
     assert (made.bytes_from_client, made.bytes_to_client) == (0, 0)
 
 
+def test_a_client_that_left_has_no_status_unless_its_response_had_begun() -> None:
+    early, late = outcome(), outcome()
+    early.client_left(None, has_begun=False)
+    late.status = 200
+    late.client_left(None, has_begun=True)
+    assert (early.status, early.code) == (499, "client_closed")
+    assert (late.status, late.code) == (200, "client_closed")
+    late.code = "stream_drained"
+    late.client_left(None, has_begun=True)
+    assert late.code == "stream_drained", "why it was cut is known already"
+
+
 def test_every_fact_has_its_place_and_no_other_can_be_noted() -> None:
     made = outcome()
     assert {name for name in Outcome.__slots__ if not hasattr(made, name)} == set()

@@ -109,12 +109,34 @@ async def test_tunnels_are_told_before_the_time_is_over() -> None:
 async def test_what_is_still_open_at_the_end_is_cut() -> None:
     busy = Busy(3)
     began_at = time.monotonic()
+    busy.ends_at("end_now")
     assert await drained(busy, timeout_s=0.1) == 3
-    assert busy.steps == ["stop_accepting", "drain", "end_tunnels", "drain", "end_now"]
+    assert busy.steps == ["stop_accepting", "drain", "end_tunnels", "drain", "end_now", "drain"]
     assert time.monotonic() - began_at >= 0.1
 
 
 async def test_without_any_time_everything_is_told_and_cut_at_once() -> None:
     busy = Busy(1)
+    busy.ends_at("end_now")
     assert await drained(busy, timeout_s=0.0) == 1
-    assert busy.steps == ["stop_accepting", "drain", "end_tunnels", "end_now"]
+    assert busy.steps == ["stop_accepting", "drain", "end_tunnels", "end_now", "drain"]
+
+
+async def test_clients_have_a_moment_to_take_what_had_come_of_what_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, looks = Busy(1), 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += busy.steps.count("end_now")
+        if looks == 3:
+            busy.open = 0
+
+    busy.on_step["drain"] = look
+    assert await drained(busy, timeout_s=0.0) == 1
+    assert looks == 3, "it waits as long as somebody has yet to take something"
+    busy, looks = Busy(1), -1_000_000
+    monkeypatch.setattr(drain_module, "_LAST_BYTES_S", 0.0)
+    busy.on_step["drain"] = look
+    assert await drained(busy, timeout_s=0.0) == 1, "and no longer than that moment"
