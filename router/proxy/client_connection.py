@@ -143,9 +143,7 @@ class ClientConnection(ClosingConnection):
         if self.exchange is not None:
             self.exchange.client_left()
         if self._delivery is not None and self._delivery.resets:
-            if self._is_tls:
-                self.reset()  # TLS would answer with an end of its own, as behind a whole response
-            return not self._is_tls
+            return self._may_hear_the_rest(is_tls=self._is_tls)
         self.exchange = None
         self._close_after_flush()
         return False

@@ -235,6 +235,12 @@ class ClosingConnection(Connection):
         self.deadline_at = now + _LINGER_S
         return True
 
+    def _may_hear_the_rest(self, *, is_tls: bool) -> bool:
+        """Returns True to keep open, for what it is still to be given, the connection of a client that says no more."""
+        if is_tls:
+            self.reset()  # TLS would answer with an end of its own, as behind a whole response
+        return not is_tls
+
     def _idle_on(self, keepalive_timeout_s: float) -> None:
         """Gives an idle connection back the deadline that something else came before; who has never asked keeps its one."""
         if self.idle_since:

@@ -9,12 +9,12 @@ import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from router.auth.authorizer import Permit, PoolKey
-from router.errors import Forbidden, Overloaded
+from router.errors import Forbidden, Overloaded, RouterError
 from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
 from router.proxy.sandbox_connection import SandboxConnection, State
 from router.proxy.signs_of_life import Dialled, SignsOfLife
@@ -32,6 +32,8 @@ _SETTLE_S: Final = 0.1
 
 _DEAD_HOST: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+_Dial: TypeAlias = Callable[[], Awaitable[SandboxConnection]]
 
 
 class Pool:
@@ -223,13 +225,41 @@ class Pool:
             raise ConnectFailed("connect_error", "the sandbox has no address")
         dials = [partial(self._dial, endpoint, *where, permit.key[2], end) for where in found]
         try:
-            connection = await first_of(dials, stagger_s=STAGGER_S, discard=_discard)
+            connection = await self._race(permit.key, dials, found[0][1], end)
         except ConnectFailed as exc:
             for name in endpoint.addresses:
                 self._resolver.forget(name)
             raise self._judged(permit, exc, began) from exc
         self._life.answered(permit.key, connection.address)
         self._need_of(permit.key)
+        return connection
+
+    async def _race(
+        self, key: PoolKey, dials: Sequence[_Dial], address: str, end: float
+    ) -> SandboxConnection:
+        """Returns what the first dial to succeed returns; a pod that has been quiet is asked meanwhile whether its host lives."""
+        other = self._life.port_to_ask(key)
+        if other is None:
+            return await first_of(dials, stagger_s=STAGGER_S, discard=_discard)
+        connection: SandboxConnection | None = None
+        failure: Exception | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                asking = group.create_task(
+                    self._life.ask((*key[:2], other), address, self._limit_s(end))
+                )
+                try:
+                    connection = await first_of(dials, stagger_s=STAGGER_S, discard=_discard)
+                except (ConnectFailed, RouterError) as exc:
+                    failure = exc
+                asking.cancel()
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        if failure is not None:
+            raise failure
+        assert connection is not None
         return connection
 
     def _judged(self, permit: Permit, failure: ConnectFailed, began: float) -> ConnectFailed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -9,6 +11,9 @@ from typing import Final, NamedTuple
 from router.auth.authorizer import PoolKey
 
 _LATELY_S: Final = 30.0
+_PATIENT: Final = 0.5
+"""After which part of the time to connect another port of a quiet pod is asked; and how much of it that may take."""
+_ASKING: Final = 0.4
 _MAX_PODS: Final = 16_384
 _MAX_PORTS: Final = 64
 _MAX_DIALS: Final = 4096
@@ -70,6 +75,34 @@ class SignsOfLife:
         """Returns True when some port of the pod answered lately and was not silent since."""
         since = self._clock() - _LATELY_S
         return any(at >= since for at in self._ports.get(pod, {}).values())
+
+    def port_to_ask(self, key: PoolKey) -> int | None:
+        """Returns another port of the pod that answered once, when none has lately; None when there is nothing to ask."""
+        pod, _, port = key
+        if self.is_alive(pod):
+            return None
+        others = [(at, other) for other, at in self._ports.get(pod, {}).items() if other != port]
+        return max(others)[1] if others else None
+
+    async def ask(self, key: PoolKey, address: str, connect_timeout_s: float) -> None:
+        """Notes whether a port accepts or refuses a connection, which carries nothing; waits first, as a dial beside it may do."""
+        await asyncio.sleep(connect_timeout_s * _PATIENT)
+        try:
+            sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        except OSError:
+            return  # no descriptor is left: that says nothing about the host
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(connect_timeout_s * _ASKING):
+                await asyncio.get_running_loop().sock_connect(sock, (address, key[2]))
+        except ConnectionRefusedError:
+            self.answered(key)
+        except OSError:
+            self.silent(key)
+        else:
+            self.answered(key)
+        finally:
+            sock.close()
 
     def address_of(self, pod: str) -> str:
         """Returns the address that accepted a connection last, "" for none."""

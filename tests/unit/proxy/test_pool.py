@@ -362,6 +362,89 @@ async def test_a_response_on_an_old_connection_meanwhile_shows_that_the_host_liv
     assert bool(caught.value.dead_address) is not answers_meanwhile
 
 
+def was_quiet(pool: Pool) -> None:
+    """Lets everything that was seen of the pod be of an hour ago."""
+    seen = pool._life._ports["pod-1"]
+    for number in seen:
+        seen[number] -= 3600.0
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_quiet_pod_whose_other_port_still_answers_keeps_its_route(
+    make_pool: Make, port: Port, silent_port: int, *, refuses: bool
+) -> None:
+    pool = make_pool(connect_timeout_s=0.4)
+    (await dial(pool, permit(port.number))).close()
+    was_quiet(pool)
+    if refuses:
+        port.close()
+    error = await failure(pool, permit(silent_port))
+    assert (error.reason, error.dead_address) == ("connect_timeout", "")
+    assert pool._life.is_alive("pod-1")
+
+
+async def test_a_quiet_pod_that_is_silent_on_its_other_port_too_is_dead(
+    make_pool: Make, port: Port, silent_port: int
+) -> None:
+    pool = make_pool(connect_timeout_s=0.4)
+    pool._life.answered(permit(silent_port).key)
+    (await dial(pool, permit(port.number))).close()
+    was_quiet(pool)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        number = deaf.getsockname()[1]
+        ends = [socket.socket() for _ in range(4)]
+        for end in ends:
+            end.setblocking(False)
+            end.connect_ex(("127.0.0.1", number))
+        port.close()
+        pool._life.silent(permit(port.number).key)
+        error = await failure(pool, permit(number))
+        for end in ends:
+            end.close()
+    assert (error.reason, error.dead_address) == ("connect_timeout", "127.0.0.1")
+
+
+async def test_another_port_is_not_asked_while_a_dial_takes_no_longer_than_usual(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool()
+    other = Port()
+    (await dial(pool, permit(other.number))).close()
+    other.accept()
+    was_quiet(pool)
+    (await dial(pool, permit(port.number))).close()
+    other._listening.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        other.accept()
+    other.close()
+
+
+async def test_a_refused_port_says_by_itself_that_the_host_lives(
+    make_pool: Make, port: Port
+) -> None:
+    pool = make_pool()
+    (await dial(pool, permit(port.number))).close()
+    was_quiet(pool)
+    closed = Port()
+    closed.close()
+    error = await failure(pool, permit(closed.number))
+    assert (error.reason, error.dead_address) == ("connect_refused", "")
+
+
+async def test_a_dial_that_is_given_up_asks_nobody(
+    make_pool: Make, port: Port, silent_port: int
+) -> None:
+    pool = make_pool(connect_timeout_s=60.0)
+    (await dial(pool, permit(port.number))).close()
+    was_quiet(pool)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await pool.connect(permit(silent_port), limit_s=60.0)
+    assert not pool._life.is_alive("pod-1")
+
+
 async def test_a_dead_first_address_costs_a_moment_and_is_tried_last_from_then_on(
     make_pool: Make, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
+import pytest
+
+from router.proxy import signs_of_life
 from router.proxy.signs_of_life import Dialled, SignsOfLife
 
 WEB, OTHER = ("pod-1", ("10.0.0.1",), 80), ("pod-1", ("10.0.0.1",), 81)
@@ -30,6 +35,23 @@ def test_an_answer_of_long_ago_says_nothing() -> None:
     seen.answered(WEB)
     clock.now += 31.0
     assert not seen.is_alive("pod-1")
+
+
+def test_a_quiet_pod_is_asked_on_the_other_port_that_answered_last() -> None:
+    clock = Clock()
+    seen = SignsOfLife(clock=clock)
+    assert seen.port_to_ask(WEB) is None, "nothing is known of it"
+    seen.answered(WEB)
+    seen.answered(OTHER)
+    clock.now += 1.0
+    seen.answered(("pod-1", ("10.0.0.1",), 82))
+    assert seen.port_to_ask(WEB) is None, "it answered lately"
+    clock.now += 3600.0
+    assert seen.port_to_ask(WEB) == 82
+    seen.silent(("pod-1", ("10.0.0.1",), 82))
+    assert seen.port_to_ask(WEB) == OTHER[2]
+    seen.silent(OTHER)
+    assert seen.port_to_ask(WEB) is None, "its own answer of then says nothing now"
 
 
 def test_the_address_that_answered_is_remembered_until_the_pod_leaves() -> None:
@@ -70,3 +92,33 @@ def test_of_many_dials_the_oldest_is_forgotten_first() -> None:
     assert seen.last_seen(("pod-0", (), 80)) is not None
     assert seen.last_seen(("pod-1", (), 80)) is None
     assert seen.last_seen(("pod-4096", (), 80)) is not None
+
+
+async def test_a_port_that_is_asked_is_alive_when_it_accepts_or_refuses() -> None:
+    seen = SignsOfLife(clock=Clock())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        key = ("pod-1", ("127.0.0.1",), listening.getsockname()[1])
+        await seen.ask(key, "127.0.0.1", 0.02)
+        assert seen.is_alive("pod-1")
+    seen.silent(key)
+    await seen.ask(key, "127.0.0.1", 0.02)
+    assert seen.is_alive("pod-1")
+
+
+async def test_a_port_that_cannot_be_reached_is_silent() -> None:
+    seen = SignsOfLife(clock=Clock())
+    seen.answered(WEB)
+    await seen.ask(WEB, "255.255.255.255", 0.02)
+    assert not seen.is_alive("pod-1")
+
+
+async def test_without_descriptors_nothing_is_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = SignsOfLife(clock=Clock())
+    seen.answered(WEB)
+
+    def none_left(family: int) -> socket.socket:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(signs_of_life.socket, "socket", none_left)
+    await seen.ask(WEB, "10.0.0.1", 0.0)
+    assert seen.is_alive("pod-1")
