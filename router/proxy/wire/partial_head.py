@@ -74,12 +74,14 @@ class PartialHead:
 def check_partial_response(collected: bytearray, seen: int, *, max_head_bytes: int) -> None:
     """Holds the beginning of a response's head, of which `seen` bytes were checked already, to what it can become.
 
-    Raises BadResponse: a sandbox whose lines end with LF alone would otherwise be waited for until its time is over.
+    Raises BadResponse: a sandbox whose lines end with LF or CR alone would otherwise be waited for until its time is over.
     """
     if not collected.startswith(_STATUS_LINE_START[: len(collected)]):
         raise BadResponse(reason="the answer does not begin like HTTP/1")
     if _has_bare_lf(collected, max(0, seen - 1)):
         raise BadResponse(reason="a line of the answer's head ends with LF alone, not CR LF")
+    if _has_bare_cr(collected, max(0, seen - 1)):
+        raise BadResponse(reason="a line of the answer's head ends with CR alone, not CR LF")
     if len(collected) > max_head_bytes:
         raise BadResponse(reason="the answer's head is too large")
 
@@ -92,6 +94,15 @@ def check_sizes(
         raise UriTooLong
     if end > max_header_bytes:
         raise HeadersTooLarge
+
+
+def _has_bare_cr(data: bytearray, start: int) -> bool:
+    at = data.find(b"\r", start, -1)
+    while at >= 0:
+        if data[at + 1] != 0x0A:
+            return True
+        at = data.find(b"\r", at + 1, -1)
+    return False
 
 
 def _has_bare_lf(data: bytearray, start: int) -> bool:

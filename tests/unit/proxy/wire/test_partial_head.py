@@ -197,6 +197,8 @@ def test_a_flood_of_empty_lines_is_passed_over() -> None:
         (b"SSH-2.0", "does not begin like HTTP/1"),
         (b"HTTP/1.1 200 OK\n", "LF alone"),
         (b"HTTP/1.1 200 OK\r\nA: b\nC: d\r\n", "LF alone"),
+        (b"HTTP/1.1 200 OK\rA: b\r\r", "CR alone"),
+        (b"HTTP/1.1 200 OK\r\nA: b\rC: d\r\n", "CR alone"),
         (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100, "too large"),
     ],
 )
