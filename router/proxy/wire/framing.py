@@ -19,6 +19,7 @@ _MAX_SIZE_LINE: Final = 1024
 """Chunk extensions are refused above this: they cost work and carry nothing (CVE-2023-39326)."""
 _MAX_TRAILERS: Final = 16_384
 _USUAL_SIZE_LINE: Final = 12
+_MOST_TINY: Final = 15
 _MAX_KNOWN: Final = 4096
 # Runs of chunks of one to nine bytes, read in C: one by one they would cost a microsecond each.
 _TINY_SIZES: Final = {ord(str(size)): size for size in range(1, 10)}
@@ -223,7 +224,8 @@ class ChunkRelay(ChunkedReader):
                 # The usual case, both lines whole and the size one seen before: bench case `down-chunked`.
                 line_end = data.find(b"\r\n", at + 2, at + _USUAL_SIZE_LINE)
                 length = _KNOWN_SIZES.get(data[at + 2 : line_end]) if line_end > 0 else None
-                if length is not None:
+                # Not a tiny one: the rest of its run, where a read begins inside of it, is for _skip_tiny().
+                if length is not None and length > _MOST_TINY:
                     self._remaining = length
                     at = line_end + 2
                     continue

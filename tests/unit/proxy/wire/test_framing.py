@@ -350,3 +350,25 @@ def test_a_signature_for_each_chunk_passes(reader: type[ChunkedReader]) -> None:
     body = reader()
     body.feed(chunk_of_8_kib * 500, [])
     assert body.body_bytes == 8192 * 500
+
+
+class Stepping(ChunkRelay):
+    """Counts the chunks that are taken one by one."""
+
+    steps = 0
+
+    def _step(self, most: int) -> int:
+        self.steps += 1
+        return super()._step(most)
+
+
+@pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"9\r\n123456789\r\n", b"01\r\nx\r\n"])
+def test_a_run_of_tiny_chunks_is_taken_at_once_wherever_a_read_begins(chunk: bytes) -> None:
+    run = chunk * 100
+    for at in range(1, len(chunk) + 1):
+        reader, pieces = Stepping(), list[bytes]()
+        reader.feed(chunk, pieces)  # its size is known from here on
+        reader.feed(run[:at], pieces)
+        assert reader.feed(run[at:], pieces) == -1
+        assert reader.steps <= 4
+        assert b"".join(pieces) == chunk + run
