@@ -4,13 +4,13 @@ RouterError
 ├── BadRequest 400 ─ MissingSandboxId, InvalidSandboxId, InvalidNamespace, InvalidPort, InvalidPodIp, AmbiguousTarget
 ├── Unauthenticated 401, Forbidden 403
 ├── SandboxNotFound 404 ─ SandboxReplaced;  NoSuchRouterPath 404, MethodNotAllowed 405;  SandboxSuspended 409;  SandboxFinished 410
-├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, HeadersTooLarge 431
+├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, WakeLimited 429, HeadersTooLarge 431
 ├── InternalError 500, MethodNotSupported 501, GrpcNotSupported 501, VersionNotSupported 505
 ├── SandboxUnreachable 502, BadResponse 502
-├── SandboxNotReady 503, IndexStale 503, AuthUnavailable 503, Overloaded 503, Draining 503
+├── SandboxNotReady 503, SandboxWaking 503, WakeUnavailable 503, IndexStale 503, AuthUnavailable 503, Overloaded 503, Draining 503
 └── SandboxTimeout 504
 
-Each class states its facts once; the table of docs/errors.md is what `python -m router.errors` prints.
+Each class states its facts once; the table of docs/errors.md is what `python -m router.error_table` prints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class RouterError(Exception):
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
     retryable: ClassVar[bool] = False
-    retry_after_s: ClassVar[int | None] = None
+    retry_after_s: int | None = None
+    """Set on the instance where more is known."""
     closes_connection: ClassVar[bool] = False
     """True when the client's framing is lost, so the connection can't carry another request."""
     default_detail: ClassVar[str] = "Internal error."
@@ -75,17 +76,13 @@ class MissingSandboxId(BadRequest):
 class InvalidSandboxId(BadRequest):
     code = "invalid_sandbox_id"
     default_detail = "Invalid sandbox ID format."
-    advice = (
-        "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
-    )
+    advice = "Use an RFC 1123 label: lower case letters, digits, inner hyphens; 1 to 63 of them."
 
 
 class InvalidNamespace(BadRequest):
     code = "invalid_namespace"
     default_detail = "Invalid namespace format."
-    advice = (
-        "Use an RFC 1123 label: lower case letters, digits and inner hyphens, 1 to 63 characters."
-    )
+    advice = "Use an RFC 1123 label: lower case letters, digits, inner hyphens; 1 to 63 of them."
 
 
 class InvalidPort(BadRequest):
@@ -170,7 +167,7 @@ class SandboxSuspended(RouterError):
     status = 409
     code = "sandbox_suspended"
     default_detail = "The sandbox is suspended."
-    advice = "Resume it (spec.operatingMode: Running), then try again."
+    advice = "Resume it (spec.operatingMode: Running), then try again; with `wake` on, the log's `error_reason` and `/debug/route` say why the request did not wake it."
 
 
 class SandboxFinished(RouterError):
@@ -227,6 +224,15 @@ class TooManyRequests(RouterError):
     retry_after_s = 1
     default_detail = "Too many open requests."
     advice = "Wait for open requests to end, or raise the limit that the detail names."
+
+
+class WakeLimited(RouterError):
+    status = 429
+    code = "wake_limited"
+    retryable = True
+    retry_after_s = 5
+    default_detail = "Too many sandboxes are being woken at the moment."
+    advice = "Try again; if it lasts, raise `wake-rate` or `wake-rate-per-namespace`, or find out who wakes so many."
 
 
 class HeadersTooLarge(RouterError):
@@ -289,9 +295,7 @@ class BadResponse(RouterError):
     status = 502
     code = "bad_response"
     default_detail = "The sandbox sent an invalid response."
-    advice = (
-        "Check that an HTTP/1.1 server listens on the port asked for; the log says what was wrong."
-    )
+    advice = "Check that an HTTP/1.1 server listens on that port; the log says what was wrong."
 
 
 class SandboxNotReady(RouterError):
@@ -301,6 +305,30 @@ class SandboxNotReady(RouterError):
     retry_after_s = 2
     default_detail = "The sandbox is not ready yet."
     advice = "Try again; if it lasts, look at the pod's events and readiness probe."
+
+
+class SandboxWaking(RouterError):
+    """The sandbox is on its way back, and the request's time to wait for it is over."""
+
+    status = 503
+    code = "sandbox_waking"
+    retryable = True
+    retry_after_s = 2
+    default_detail = "The sandbox is waking up."
+    advice = "Try again. If it lasts, look at the pod's events: a sandbox that needs longer than `wake-timeout` needs a faster start, or more time."
+    page_about: str = ""
+    """The sandbox that a person's browser is shown a page about, which loads itself again; "" for everyone else."""
+
+
+class WakeUnavailable(RouterError):
+    """The API server refused the wake, or is away: it is tried again with back-off, not for each request."""
+
+    status = 503
+    code = "wake_unavailable"
+    retryable = True
+    retry_after_s = 5
+    default_detail = "The sandbox cannot be woken at the moment."
+    advice = "The log has the API server's reason. The router needs the right to `patch` `sandboxes`, and no admission policy that refuses it."
 
 
 class IndexStale(RouterError):
@@ -362,35 +390,8 @@ class SandboxTimeout(RouterError):
         return cls(f"{cls.default_detail}: {sandbox_name}", reason=reason)
 
 
-# --- docs/errors.md -------------------------------------------------------------------------
-
-
 def every_error(base: type[RouterError] = RouterError) -> Iterator[type[RouterError]]:
     """Yields every class below `base`."""
     for kind in base.__subclasses__():
         yield kind
         yield from every_error(kind)
-
-
-def reference_table() -> str:
-    """Returns the table of docs/errors.md, ordered by status."""
-    head = (
-        "| status | code | detail | retryable | `Retry-After` | connection | what to do | class |"
-    )
-    order = sorted(every_error(), key=lambda kind: (kind.status, kind.code, kind.__name__))
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *map(_reference_row, order)])
-
-
-def _reference_row(kind: type[RouterError]) -> str:
-    detail = kind.default_detail + (": <id>" if hasattr(kind, "of") else "")
-    retry_after = "none" if kind.retry_after_s is None else f"{kind.retry_after_s} s"
-    retryable = "yes" if kind.retryable else "no"
-    connection = "closes" if kind.closes_connection else "stays"
-    return (
-        f"| {kind.status} | `{kind.code}` | `{detail}` | {retryable} | {retry_after} | {connection} "
-        f"| {kind.advice} | `{kind.__name__}` |"
-    )
-
-
-if __name__ == "__main__":
-    print(reference_table())

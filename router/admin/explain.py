@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit, PoolKey
 from router.auth.principal import Principal
 from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
@@ -24,6 +23,8 @@ from router.proxy.request import (
     AwaitAuthorization,
     AwaitCredential,
     AwaitSandbox,
+    AwaitWake,
+    AwaitWakeRight,
     Caller,
     Request,
 )
@@ -119,9 +120,11 @@ class Explainer:
         is_own_listener: Callable[[str, int], bool],
         is_draining: Callable[[], bool],
         last_seen: Callable[[PoolKey], Dialled | None],
+        wake_outlook: Callable[[Endpoint], str],
         timeout_s: float,
     ) -> None:
-        """`timeout_s` is how long a request may take that says nothing itself (proxy-timeout)."""
+        """`wake_outlook` says what would come of waking a sandbox now; `timeout_s` is how long a request may take that says nothing itself (proxy-timeout)."""
+        self._wake_outlook = wake_outlook
         self._admission = admission
         self._source = source
         self._authorizer = authorizer
@@ -170,18 +173,31 @@ class Explainer:
                     return self._of_permitted(permit)
                 case AwaitSandbox() as pending:
                     self._refuse_to_wait(request, pending)
-                case AwaitCredential() as pending:
-                    answer = await _soon(pending.answer)
-                    if answer is None:
-                        return _outcome(None, "The credential is still being checked: ask again.")
-                    self._admission.authenticated(request, answer)
-                case AwaitAuthorization() as pending:
-                    try:
-                        async with asyncio.timeout(_REVIEW_PATIENCE_S):
-                            permit_or_none = await pending.answer
-                    except TimeoutError:
-                        return _outcome(None, "Kubernetes RBAC is still being asked: ask again.")
-                    self._admission.authorized(request, pending, permit_or_none)
+                case AwaitWake() as pending:
+                    return self._of_wake(request, pending)
+                case pending:
+                    missing = await self._answer(request, pending)
+                    if missing:
+                        return _outcome(None, f"{missing}: ask again.")
+
+    async def _answer(
+        self, request: Request, pending: AwaitCredential | AwaitAuthorization | AwaitWakeRight
+    ) -> str:
+        """Asks as the request would. Returns "", or what is still to be heard after a moment."""
+        try:
+            async with asyncio.timeout(_REVIEW_PATIENCE_S):
+                match pending:
+                    case AwaitCredential():
+                        self._admission.authenticated(request, await pending.answer)
+                    case AwaitAuthorization():
+                        self._admission.authorized(request, pending, await pending.answer)
+                    case AwaitWakeRight():
+                        self._admission.wake_right(request, pending, await pending.answer)
+        except TimeoutError:
+            if isinstance(pending, AwaitCredential):
+                return "The credential is still being checked"
+            return "Kubernetes RBAC is still being asked"
+        return ""
 
     def _of_permitted(self, permit: Permit) -> dict[str, Any]:
         endpoint = permit.endpoint
@@ -199,13 +215,33 @@ class Explainer:
             detail += " This router is draining: its connection closes after the response."
         return _outcome(None, detail)
 
-    def _refuse_to_wait(self, request: Request, pending: AwaitSandbox) -> None:
-        """Raises what the request would get if nothing changed while it waits."""
+    def _of_wake(self, request: Request, pending: AwaitWake) -> dict[str, Any]:
+        self._check_room(request)
+        waits_s = max(0.0, pending.wanted_until - time.monotonic())
+        shown_s = max(0.0, pending.until - time.monotonic())
+        gets_page = pending.until < pending.wanted_until
+        page = (
+            f" After {shown_s:.3g} s a browser is shown a page that loads itself again."
+            if gets_page
+            else ""
+        )
+        return _outcome(
+            None,
+            f"The request wakes the sandbox, waits up to {waits_s:.3g} s for it, and goes to it: "
+            f"{self._wake_outlook(pending.endpoint)}.{page}",
+        )
+
+    def _check_room(self, request: Request) -> None:
+        """Raises SandboxNotReady where the waiting room is full: it refuses at once, here as there."""
         assert request.target is not None
-        # A full waiting room refuses at once, here as there.
         authenticated = request.authenticated
         caller = None if authenticated is None else authenticated.principal.share()
         self._source.wait(request.target.ref, _nothing, caller).cancel()
+
+    def _refuse_to_wait(self, request: Request, pending: AwaitSandbox) -> None:
+        """Raises what the request would get if nothing changed while it waits."""
+        assert request.target is not None
+        self._check_room(request)
         if pending.endpoint is None:
             raise self._admission.unknown(request.target.ref)
         waits_s = max(0.0, pending.until - time.monotonic())
@@ -236,15 +272,6 @@ class Explainer:
             request.head.method,
         )
         steps["endpoint"] = _endpoint_facts(endpoint, names, target)
-
-
-async def _soon(answer: Awaitable[Authenticated]) -> Authenticated | None:
-    """Returns the answer, None when it takes longer than anyone wants to look at."""
-    try:
-        async with asyncio.timeout(_REVIEW_PATIENCE_S):
-            return await answer
-    except TimeoutError:
-        return None
 
 
 def _nothing() -> None:
@@ -308,6 +335,7 @@ def _endpoint_facts(
         "reason": endpoint.reason,
         "pod_uid": endpoint.uid,
         "sandbox_uid": endpoint.sandbox_uid,
+        "wakes_on_request": endpoint.wakes_on_request,
         "addresses": list(endpoint.addresses),
         "port": endpoint.dialled_port(target.port),
     }

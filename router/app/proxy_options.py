@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from router.app.descriptors import connections_here
+from router.app.waking import needs_wakes
 from router.proxy.places import Places
+from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, ProxyOptions
 from router.proxy.wire.stripping import Stripped
 from router.routing.elsewhere import Elsewhere
+from router.routing.names import Resolver
 from router.settings import Settings
 
 _WATCH_LAG_S: Final = 0.5
@@ -27,6 +31,9 @@ def options_of(settings: Settings) -> ProxyOptions:
         tunnel_max_lifetime_s=time_settings.tunnel_max_lifetime_s or NEVER,
         connect_budget_s=time_settings.connect_budget_s or NEVER,
         wait_for_ready_s=settings.discovery.wait_for_ready_s,
+        wakes=settings.waking.wake if needs_wakes(settings) else "",
+        wake_timeout_s=settings.waking.wake_timeout_s,
+        wake_websockets=settings.waking.wake_websockets,
         unknown_grace_s=_WATCH_LAG_S if settings.discovery.discovery == "kubernetes" else 0.0,
         max_staleness_s=settings.discovery.max_staleness_s,
         max_header_bytes=limits.max_header_bytes,
@@ -51,4 +58,22 @@ def places_of(settings: Settings, elsewhere: Elsewhere) -> Places:
         here=connections_here(most),
         workers=settings.listeners.workers,
         elsewhere=elsewhere,
+    )
+
+
+def build_pool(
+    settings: Settings,
+    *,
+    own_listeners: Callable[[], Iterable[tuple[str, int]]],
+    resolver: Resolver,
+) -> Pool:
+    """Returns the connections to sandboxes as the settings bound them."""
+    return Pool(
+        max_idle=settings.limits.max_idle_upstream,
+        max_idle_total=settings.limits.max_idle_upstream_total,
+        idle_timeout_s=settings.limits.upstream_idle_timeout_s,
+        connect_timeout_s=settings.time.connect_timeout_s,
+        max_head_bytes=settings.limits.max_header_bytes,
+        own_listeners=own_listeners,
+        resolver=resolver,
     )

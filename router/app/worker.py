@@ -19,11 +19,13 @@ from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
-from router.app.proxy_options import options_of, places_of
+from router.app.proxy_options import build_pool, options_of, places_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
+from router.app.shown import show_readings
 from router.app.stop import Stop, unless_stopped
 from router.app.version import installed_version
+from router.app.waking import build_wakes, needs_wakes, outlook_of
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
@@ -35,7 +37,6 @@ from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.own_paths import OwnPaths
-from router.proxy.pool import Pool
 from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
 from router.routing.target import TargetParser
@@ -45,7 +46,7 @@ from router.server.listeners import Listener
 from router.server.tls import TlsContextSource
 from router.settings import Settings
 from router.tasks import TaskSet
-from router.telemetry import logs, readings
+from router.telemetry import readings
 from router.telemetry.access_log import AccessLog
 from router.telemetry.activity import Activity, Moment
 from router.telemetry.metrics import Metrics
@@ -197,18 +198,11 @@ class Worker:
         settings = self._settings
         api = await self._api(resources, settings.discovery.discovery == "kubernetes")
         review_api = await self._api(resources, needs_reviews(settings))
+        wake_api = await self._api(resources, needs_wakes(settings))
         reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
         resolver = build_resolver(settings, metrics=self.metrics)
         resources.push_async_callback(resolver.close)
-        pool = Pool(
-            max_idle=settings.limits.max_idle_upstream,
-            max_idle_total=settings.limits.max_idle_upstream_total,
-            idle_timeout_s=settings.limits.upstream_idle_timeout_s,
-            connect_timeout_s=settings.time.connect_timeout_s,
-            max_head_bytes=settings.limits.max_header_bytes,
-            own_listeners=lambda: self._sockets.own,
-            resolver=resolver,
-        )
+        pool = build_pool(settings, own_listeners=lambda: self._sockets.own, resolver=resolver)
         resources.callback(pool.close)
         self.sandboxes = build_sandboxes(
             settings,
@@ -230,6 +224,7 @@ class Worker:
         )
         if self._access_log is not None:
             resources.push_async_callback(self._access_log.close)
+            readings.read_access_log(self.metrics, self._access_log)
         if tracer is not None:
             resources.push_async_callback(tracer.close)
             readings.read_spans(self.metrics, tracer)
@@ -254,6 +249,9 @@ class Worker:
             requests_elsewhere=self._elsewhere.requests,
             tunnels_elsewhere=self._elsewhere.tunnels,
         )
+        wakes = build_wakes(
+            settings, resources, api=wake_api, index=self.sandboxes.index, telemetry=telemetry
+        )
         self.gateway = Gateway(
             admission=admission,
             source=self.sandboxes.source,
@@ -266,6 +264,7 @@ class Worker:
             identity_of=_identity_of,
             tracer=tracer,
             own_paths=OwnPaths(awake=self._activity, awake_limit_s=settings.time.awake_limit_s),
+            wakes=wakes,
         )
         self._explainer = Explainer(
             admission=admission,
@@ -274,9 +273,10 @@ class Worker:
             is_own_listener=pool.is_own_listener,
             is_draining=lambda: connections.is_draining,
             last_seen=pool.last_seen,
+            wake_outlook=outlook_of(wakes),
             timeout_s=options.proxy_timeout_s,
         )
-        self._show_readings(pool)
+        show_readings(self.metrics, pool, self.sandboxes, self.access)
         if self.sandboxes.index is not None:
             self._donor = Donor(self.sandboxes.index)
         self._is_built = True
@@ -288,25 +288,6 @@ class Worker:
             return None
         access = await cluster_access(self._settings.discovery.kubeconfig, os.environ)
         return await resources.enter_async_context(KubernetesApi(access=access))
-
-    def _show_readings(self, pool: Pool) -> None:
-        metrics = self.metrics
-        readings.read_pool(metrics, pool)
-        if self.sandboxes.index is not None:
-            readings.read_index(metrics, self.sandboxes.index)
-        if self.sandboxes.file is not None:
-            readings.read_file(metrics, "sandboxes", self.sandboxes.file)
-            readings.read_reloads(metrics, "sandboxes", self.sandboxes.file)
-        for name, watched in self.access.files.items():
-            readings.read_file(metrics, name, watched)
-        for name, source in self.access.sources().items():
-            readings.read_reloads(metrics, name, source)
-        readings.read_auth_failures(metrics, self.access.failures)
-        readings.read_watch_restarts(metrics, self.sandboxes.watch_restarts)
-        readings.read_watches_refused(metrics, self.sandboxes.refused)
-        readings.read_log(metrics, logs.lost)
-        if self._access_log is not None:
-            readings.read_access_log(metrics, self._access_log)
 
     def table_page(self, asked: Page) -> Page | None:
         """Returns a page of this worker's table for a sibling; None without a whole table."""

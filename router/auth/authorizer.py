@@ -63,3 +63,14 @@ class Authorizer(Protocol):
     ) -> Permit | Awaitable[Permit]:
         """Returns the Permit for this endpoint. Raises Forbidden, Unauthenticated (token older than the sandbox allows), AuthUnavailable."""
         ...
+
+    def may_wake(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> bool | Awaitable[bool]:
+        """Says whether the caller, who may know about this suspended sandbox, may make it run. Raises Unauthenticated, AuthUnavailable."""
+        ...

@@ -100,6 +100,32 @@ class GrantAuthorizer:
                     return True
         return False
 
+    def may_wake(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> bool:
+        """Returns True when the caller may make this suspended sandbox run. Raises Unauthenticated (token older than it allows).
+
+        The grant must cover the call itself too: who would be refused afterwards wakes nothing.
+        """
+        self.check_age(principal, endpoint)
+        if principal.mode in UNRESTRICTED_MODES:
+            return principal.mode != "preflight"
+        rights = self._rights_of(principal)
+        for ref in names:
+            for grant, _ in rights.about(ref):
+                if (
+                    grant.wake
+                    and grant.covers_call(port, method)
+                    and grant.covers_endpoint(endpoint)
+                ):
+                    return True
+        return False
+
     def explain(
         self,
         principal: Principal,
@@ -184,4 +210,6 @@ def _spelled(grant: Grant) -> dict[str, Any]:
         spelled["ports"] = sorted(grant.ports)
     if grant.methods is not None:
         spelled["methods"] = sorted(method.decode("ascii") for method in grant.methods)
+    if grant.wake:
+        spelled["wake"] = True
     return spelled

@@ -20,7 +20,7 @@ Path: TypeAlias = tuple[str | int, ...]
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _METHOD = re.compile(r"[A-Z0-9!#$%&'*+.^_`|~-]{1,32}", re.ASCII)
 _UID = re.compile(r"[!-~]{1,256}", re.ASCII)
-_KEYS = ("namespace", "name", "uid", "ports", "methods")
+_KEYS = ("namespace", "name", "uid", "ports", "methods", "wake")
 
 
 class GrantError(ValueError):
@@ -39,7 +39,7 @@ class GrantError(ValueError):
 
 
 def parse_grants(value: object, *, at: Path = ()) -> tuple[Grant, ...]:
-    """Returns the grants of a list of `{namespace, name, uid?, ports?, methods?}`. Raises GrantError at the first fault.
+    """Returns the grants of a list of `{namespace, name, uid?, ports?, methods?, wake?}`. Raises GrantError at the first fault.
 
     Nothing is passed over: a key that is not understood may be a restriction.
     """
@@ -51,7 +51,9 @@ def each_grant(
 ) -> Iterator[Grant]:
     """Yields the grants that are well-formed and hands every fault to `on_error`."""
     if not isinstance(value, list):
-        on_error(_wrong(at, "must be a list of {namespace, name, uid?, ports?, methods?}", value))
+        on_error(
+            _wrong(at, "must be a list of {namespace, name, uid?, ports?, methods?, wake?}", value)
+        )
         return
     if len(value) > MAX_GRANTS:
         on_error(GrantError(at, f"holds more than {MAX_GRANTS} grants"))
@@ -99,7 +101,9 @@ def _raise(error: GrantError) -> None:
 
 def _parse_grant(entry: object, at: Path) -> Grant:
     if not isinstance(entry, dict):
-        raise _wrong(at, "must be a mapping {namespace, name, uid?, ports?, methods?}", entry)
+        raise _wrong(
+            at, "must be a mapping {namespace, name, uid?, ports?, methods?, wake?}", entry
+        )
     for key in entry:
         if key not in _KEYS:
             raise GrantError(
@@ -114,6 +118,7 @@ def _parse_grant(entry: object, at: Path) -> Grant:
         uid=_uid(entry, at),
         ports=_ports(entry, at),
         methods=_methods(entry, at),
+        wake=_wake(entry, at),
     )
 
 
@@ -155,6 +160,13 @@ def _methods(entry: dict[str, object], at: Path) -> frozenset[bytes] | None:
             raise _wrong((*at, "methods"), "must hold HTTP methods in upper case", value)
         methods.add(value.encode("ascii"))
     return frozenset(methods)
+
+
+def _wake(entry: dict[str, object], at: Path) -> bool:
+    value = entry.get("wake", False)
+    if isinstance(value, bool):
+        return value
+    raise _wrong((*at, "wake"), "must be true or false", value)
 
 
 def _list(value: object, at: Path, everything: str) -> list[object]:

@@ -95,7 +95,13 @@ def public_jwk(private_key: Any, algorithm: str) -> dict[str, Any]:
 
 
 def grant_claim(
-    *, namespace: str, name: str, uid: str, ports: Sequence[int], methods: Sequence[str]
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    ports: Sequence[int],
+    methods: Sequence[str],
+    wake: bool = False,
 ) -> dict[str, Any]:
     """Returns one entry of the claim `sandboxes`; what is empty is left out. Raises ValueError for what the router would refuse."""
     entry: dict[str, Any] = {"namespace": namespace, "name": name}
@@ -105,6 +111,8 @@ def grant_claim(
         entry["ports"] = list(ports)
     if methods:
         entry["methods"] = list(methods)
+    if wake:
+        entry["wake"] = True
     parse_grants([entry])
     return entry
 

@@ -19,6 +19,8 @@ class Grant:
     """When given, only the pod or Sandbox with this UID."""
     ports: frozenset[int] | None = None
     methods: frozenset[bytes] | None = None
+    wake: bool = False
+    """Whether a call that it covers may also wake a suspended sandbox."""
 
     def covers_name(self, ref: SandboxRef) -> bool:
         """Returns True when the grant may concern a sandbox of this name (UID, port and method apart)."""

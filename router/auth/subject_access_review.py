@@ -23,12 +23,15 @@ MAX_PER_CALLER = 64
 NEGATIVE_TTL_S = 3.0
 
 _Key: TypeAlias = tuple[
-    str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], SandboxRef
+    str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], SandboxRef, str
 ]
+"""Who, about which name, about which subresource."""
+_VERBS = {"proxy": "connect", "wake": "create"}
+"""What is asked about, by the subresource of `sandboxes`."""
 
 
 class SubjectAccessReviewAuthorizer:
-    """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name.
+    """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name, or `create` `sandboxes/wake`.
 
     Only callers of mode `token-review` are Kubernetes users: the subject of a gateway token or a certificate that happens
     to be spelled like one is never asked about. Grants come first; RBAC can add rights, not take them away. Where no
@@ -116,11 +119,28 @@ class SubjectAccessReviewAuthorizer:
         ):
             return self._grants.authorize(principal, endpoint, names, port, method)
         self._grants.check_age(principal, endpoint)
-        known = self._known(principal, names)
+        known = self._known(principal, names, "proxy")
         if known:
             self._grants.allowed += 1
             return Permit(principal, endpoint, port)
         return self._authorize_by_rbac(principal, endpoint, names, port, method)
+
+    def may_wake(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        method: bytes,
+    ) -> bool | Awaitable[bool]:
+        """Says whether the caller may make this suspended sandbox run. Raises Unauthenticated, AuthUnavailable."""
+        if self._grants.may_wake(principal, endpoint, names, port, method):
+            return True
+        if principal.mode != "token-review":
+            return False
+        if self._known(principal, names, "wake"):
+            return True
+        return self._is_allowed(principal, names, "wake")
 
     def explain(
         self,
@@ -134,7 +154,7 @@ class SubjectAccessReviewAuthorizer:
         explanation = self._grants.explain(principal, names, endpoint, port, method)
         if principal.mode != "token-review" or explanation["decision"] != "forbidden":
             return explanation
-        answers = [self._answers.peek(_key(principal, ref)) for ref in names]
+        answers = [self._answers.peek(_key(principal, ref, "proxy")) for ref in names]
         if any(answer is not None and answer.value for answer in answers):
             return {**explanation, "decision": "allowed", "by": "Kubernetes RBAC, asked lately"}
         if any(answer is None for answer in answers):
@@ -149,7 +169,7 @@ class SubjectAccessReviewAuthorizer:
         port: int,
         method: bytes,
     ) -> None:
-        if not await self._is_allowed(principal, names):
+        if not await self._is_allowed(principal, names, "proxy"):
             self._grants.denied += 1
             lacking = self._grants.shortfall(principal, names, endpoint, port, method)
             raise Forbidden(
@@ -169,23 +189,25 @@ class SubjectAccessReviewAuthorizer:
         self._grants.allowed += 1
         return Permit(principal, endpoint, port)
 
-    def _known(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
+    def _known(self, principal: Principal, names: tuple[SandboxRef, ...], what: str) -> bool:
         """Returns True when RBAC has lately allowed one of the names."""
         for ref in names:
-            key = _key(principal, ref)
+            key = _key(principal, ref, what)
             answer = self._answers.fresh(key)
             if answer is None:
-                answer = self._answers.stand_in(key, partial(self._review, principal, ref))
+                answer = self._answers.stand_in(key, partial(self._review, principal, ref, what))
             if answer is not None and answer.value:
                 return True
         return False
 
-    async def _is_allowed(self, principal: Principal, names: tuple[SandboxRef, ...]) -> bool:
+    async def _is_allowed(
+        self, principal: Principal, names: tuple[SandboxRef, ...], what: str
+    ) -> bool:
         """Asks about one name after the other, the one asked for first, until one is allowed. Raises AuthUnavailable."""
         unavailable: AuthUnavailable | None = None
         for ref in names:
             try:
-                if await self._allows(principal, ref):
+                if await self._allows(principal, ref, what):
                     return True
             except AuthUnavailable as error:
                 # Another name may still be remembered as allowed.
@@ -194,17 +216,17 @@ class SubjectAccessReviewAuthorizer:
             raise unavailable
         return False
 
-    async def _allows(self, principal: Principal, ref: SandboxRef) -> bool:
-        key = _key(principal, ref)
+    async def _allows(self, principal: Principal, ref: SandboxRef, what: str) -> bool:
+        key = _key(principal, ref, what)
         known = self._answers.fresh(key)
         if known is not None:
             return known.value
         return await self._answers.ask(
-            key, partial(self._review, principal, ref), share=_share(key)
+            key, partial(self._review, principal, ref, what), share=_share(key)
         )
 
-    async def _review(self, principal: Principal, ref: SandboxRef) -> Answer[bool]:
-        answer = await self._reviewer.review(_review_of(principal, ref))
+    async def _review(self, principal: Principal, ref: SandboxRef, what: str) -> Answer[bool]:
+        answer = await self._reviewer.review(_review_of(principal, ref, what))
         status = answer.get("status")
         if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
             raise AuthUnavailable(reason="the SubjectAccessReview came back without an answer")
@@ -213,16 +235,16 @@ class SubjectAccessReviewAuthorizer:
         return Answer(is_allowed, is_allowed, self._clock() + ttl_s, math.inf)
 
 
-def _key(principal: Principal, ref: SandboxRef) -> _Key:
-    return (principal.subject, principal.user_uid, principal.groups, principal.extra, ref)
+def _key(principal: Principal, ref: SandboxRef, what: str) -> _Key:
+    return (principal.subject, principal.user_uid, principal.groups, principal.extra, ref, what)
 
 
 def _share(key: _Key) -> tuple[object, ...]:
     """Returns who asks, without the name that is asked about."""
-    return key[:-1]
+    return key[:-2]
 
 
-def _review_of(principal: Principal, ref: SandboxRef) -> dict[str, Any]:
+def _review_of(principal: Principal, ref: SandboxRef, what: str) -> dict[str, Any]:
     """Returns the SubjectAccessReview to create (authorization.k8s.io/v1)."""
     return {
         "apiVersion": "authorization.k8s.io/v1",
@@ -234,10 +256,10 @@ def _review_of(principal: Principal, ref: SandboxRef) -> dict[str, Any]:
             "extra": {key: list(values) for key, values in principal.extra},
             "resourceAttributes": {
                 "namespace": ref.namespace,
-                "verb": "connect",
+                "verb": _VERBS[what],
                 "group": "agents.x-k8s.io",
                 "resource": "sandboxes",
-                "subresource": "proxy",
+                "subresource": what,
                 "name": ref.name,
             },
         },

@@ -88,6 +88,7 @@ def keygen(algorithm: str, kid: str | None, key_file: Path | None) -> None:
     help="Only this port; repeatable.",
 )
 @click.option("--method", "methods", multiple=True, help="Only this HTTP method; repeatable.")
+@click.option("--wake", is_flag=True, help="It may also wake the sandbox when that is suspended.")
 @click.option("--subject", default="", help="Who the token is for (sub).")
 @click.option(
     "--ttl",
@@ -109,6 +110,7 @@ def mint(
     uid: str,
     ports: tuple[int, ...],
     methods: tuple[str, ...],
+    wake: bool,
     subject: str,
     ttl: float,
     issuer: str,
@@ -122,7 +124,7 @@ def mint(
     key = _signing_key(secret_file, key_file, algorithm, kid)
     try:
         grant = minting.grant_claim(
-            namespace=namespace, name=name, uid=uid, ports=ports, methods=methods
+            namespace=namespace, name=name, uid=uid, ports=ports, methods=methods, wake=wake
         )
     except ValueError as error:
         raise click.UsageError(f"The router would refuse this grant: {error}.") from None

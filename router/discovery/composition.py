@@ -38,7 +38,7 @@ def compose(
     if len(found) > 1:
         return _absent(sandbox, State.STARTING, MULTIPLE_PODS)
     if found and (addresses := _route(found[0], dialable, is_claimed=bool(traits.claim_uid))):
-        return _ready(sandbox.ref, found[0], addresses, traits.tokens_not_before, traits.path_mode)
+        return _ready(sandbox.ref, found[0], addresses, sandbox)
     if traits.intent is Intent.FINISHED:
         return _absent(sandbox, State.FINISHED, traits.reason)
     return _absent(sandbox, State.STARTING, _why_starting(found, traits.reason), _live_uid(found))
@@ -71,7 +71,7 @@ def _of_pods_alone(ref: SandboxRef, pods: Sequence[PodRecord], dialable: Dialabl
     own = [pod for pod in pods if pod.sandbox_uid == current]
     found = candidates(own, ref.name)
     if len(found) == 1 and (addresses := _route(found[0], dialable, is_claimed=False)):
-        return _ready(ref, found[0], addresses, 0.0)
+        return _ready(ref, found[0], addresses, None)
     is_over = all(pod.traits.stage is PodStage.ENDED for pod in own)
     reason = MULTIPLE_PODS if len(found) > 1 else _why_starting(found, "")
     return Endpoint(
@@ -94,17 +94,21 @@ def _ready(
     ref: SandboxRef,
     pod: PodRecord,
     addresses: tuple[str, ...],
-    tokens_not_before: float,
-    path_mode: str = "",
+    sandbox: SandboxRecord | None,
 ) -> Endpoint:
+    if sandbox is None:
+        return Endpoint(ref, pod.uid, State.READY, addresses, sandbox_uid=pod.sandbox_uid)
+    traits = sandbox.traits
     return Endpoint(
         ref=ref,
         uid=pod.uid,
         state=State.READY,
         addresses=addresses,
         sandbox_uid=pod.sandbox_uid,
-        path_mode=path_mode,
-        tokens_not_before=tokens_not_before,
+        path_mode=traits.path_mode,
+        tokens_not_before=traits.tokens_not_before,
+        wakes_on_request=traits.wakes_on_request,
+        resumed_at=sandbox.resumed_at,
     )
 
 
@@ -116,6 +120,9 @@ def _absent(sandbox: SandboxRecord, state: State, reason: str, uid: str = "") ->
         sandbox_uid=sandbox.uid,
         reason=reason,
         tokens_not_before=sandbox.traits.tokens_not_before,
+        wakes_on_request=sandbox.traits.wakes_on_request,
+        shutdown_at=sandbox.shutdown_at,
+        resumed_at=0.0 if state is State.SUSPENDED else sandbox.resumed_at,
     )
 
 

@@ -98,7 +98,7 @@ class KubernetesDiscovery:
         self._index = index
         self._pace = pace
         self._clock = clock
-        self._table = SandboxTable(index=index, on_retired=on_retired)
+        self._table = SandboxTable(index=index, on_retired=on_retired, clock=clock)
         self._heap = SettledHeap()
         self._recovery = Recovery()
         self._records_seen = 0

@@ -26,6 +26,8 @@ POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
 PATH_MODE_ANNOTATION = "router.agents.x-k8s.io/path-mode"
 PATH_MODES = ("strip", "keep")
+WAKE_ANNOTATION = "router.agents.x-k8s.io/wake"
+ON_REQUEST = "on-request"
 SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
@@ -59,6 +61,7 @@ class SandboxTraits:
     """`strip`, `keep`, or "" where the Sandbox says neither."""
     unreadable: tuple[str, ...] = ()
     """What the router does for want of an annotation that it can read, a sentence for each, for people."""
+    wakes_on_request: bool = False
 
 
 class SandboxRecord(NamedTuple):
@@ -67,10 +70,14 @@ class SandboxRecord(NamedTuple):
     ref: SandboxRef
     uid: str
     traits: SandboxTraits
+    shutdown_at: float
+    """`spec.shutdownTime` in Unix seconds, of a suspended Sandbox alone; 0 = none."""
     version: int
+    resumed_at: float = 0.0
+    """When (monotonic seconds) the table saw it leave suspension; 0 = it did not."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SandboxRecord) and self[:-1] == other[:-1]
+        return isinstance(other, SandboxRecord) and self[:4] == other[:4]
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -78,9 +85,10 @@ class SandboxRecord(NamedTuple):
     def __hash__(self) -> int:
         return hash(self.uid)
 
-    def kept(self, ref: SandboxRef, uid: str) -> SandboxRecord:
+    def kept(self, ref: SandboxRef, uid: str, *, resumed_at: float = 0.0) -> SandboxRecord:
         """Returns the record as the table keeps it, see PodRecord.kept."""
-        return SandboxRecord(ref, uid if self.uid == uid else self.uid, self.traits, 0)
+        own_uid = uid if self.uid == uid else self.uid
+        return SandboxRecord(ref, own_uid, self.traits, self.shutdown_at, 0, resumed_at)
 
 
 _traits = lru_cache(maxsize=4096)(SandboxTraits)
@@ -94,6 +102,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     intent = _intent(metadata, section(item, "spec"), ready)
     not_before, unreadable_time = _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION))
     path_mode, unreadable_mode = _path_mode(annotations.get(PATH_MODE_ANNOTATION))
+    wakes_on_request, unreadable_wake = _wake(annotations.get(WAKE_ANNOTATION))
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
     if metadata.get("deletionTimestamp") is not None:
         reason = "SandboxDeleting"
@@ -108,8 +117,10 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             _claim_uid(metadata, name),
             not_before,
             path_mode,
-            (*unreadable_time, *unreadable_mode),
+            (*unreadable_time, *unreadable_mode, *unreadable_wake),
+            wakes_on_request,
         ),
+        shutdown_at=_shutdown_at(item) if intent is Intent.SUSPENDED else 0.0,
     )
 
 
@@ -121,6 +132,23 @@ def _path_mode(value: object) -> tuple[str, tuple[str, ...]]:
         f"the router's own path-mode counts: the annotation {PATH_MODE_ANNOTATION} is "
         f"{_shown(value)}; it must be {' or '.join(PATH_MODES)}",
     )
+
+
+def _wake(value: object) -> tuple[bool, tuple[str, ...]]:
+    """Returns whether its owner wants requests to wake it, and what to tell people."""
+    if value is None or value == ON_REQUEST:
+        return value is not None, ()
+    return False, (
+        f"its owner has not asked for requests to wake it: the annotation {WAKE_ANNOTATION} is "
+        f"{_shown(value)}; it must be {ON_REQUEST}",
+    )
+
+
+def _shutdown_at(item: JsonObject) -> float:
+    try:
+        return parse_timestamp(section(item, "spec").get("shutdownTime"))
+    except ValueError:
+        return 0.0  # the API server lets no other form through
 
 
 def _claim_uid(metadata: JsonObject, name: str) -> str:

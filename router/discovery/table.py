@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
@@ -16,7 +17,7 @@ from router.discovery.multimap import MultiMap
 from router.discovery.notes import is_plain, notes_of
 from router.discovery.pods import PodRecord, PodStage, parse_pod
 from router.discovery.recent_versions import RecentVersions
-from router.discovery.sandboxes import SandboxRecord
+from router.discovery.sandboxes import Intent, SandboxRecord
 from router.discovery.tombstones import Tombstones
 from router.kube.api_client import JsonObject
 from router.routing.endpoint import Endpoint, SandboxRef, State
@@ -33,7 +34,14 @@ class SandboxTable:
     half of the first lists would route wrongly.
     """
 
-    def __init__(self, *, index: EndpointIndex, on_retired: Callable[[Endpoint], None]) -> None:
+    def __init__(
+        self,
+        *,
+        index: EndpointIndex,
+        on_retired: Callable[[Endpoint], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._index = index
         self._on_retired = on_retired
         self._pods: dict[str, PodRecord] = {}
@@ -267,7 +275,9 @@ class SandboxTable:
                 return {}
             if known.uid != sandbox.uid:
                 self._gone_sandboxes.add(known.uid, 0)
-            sandbox = sandbox.kept(known.ref, known.uid)
+            sandbox = sandbox.kept(
+                known.ref, known.uid, resumed_at=self._resumed_at(known, sandbox)
+            )
         elif pods := self._pods_of.get(sandbox.ref):
             sandbox = sandbox.kept(pods[0].ref, pods[0].sandbox_uid)
         else:
@@ -275,6 +285,15 @@ class SandboxTable:
         self._sandboxes[sandbox.ref] = sandbox
         self._aliases.sandbox_changed(sandbox.ref)
         return {sandbox.ref: None}
+
+    def _resumed_at(self, known: SandboxRecord, sandbox: SandboxRecord) -> float:
+        """Returns when the Sandbox last left suspension, as far as it was seen: until it answers, it is on its way back."""
+        if known.uid != sandbox.uid:
+            return 0.0
+        was, is_now = known.traits.intent, sandbox.traits.intent
+        if was is Intent.SUSPENDED and is_now is Intent.RUNNING:
+            return self._clock()
+        return known.resumed_at
 
     def _drop_sandbox(self, known: SandboxRecord) -> dict[SandboxRef, None]:
         del self._sandboxes[known.ref]

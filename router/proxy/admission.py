@@ -6,7 +6,6 @@ Everything that needs this decision runs the same step(): the gateway for each r
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -23,17 +22,14 @@ from router.errors import (
     IndexStale,
     MethodNotSupported,
     RouterError,
-    SandboxFinished,
-    SandboxNotFound,
-    SandboxNotReady,
     SandboxReplaced,
-    SandboxSuspended,
 )
+from router.proxy.absence import Absence, no_table_yet
 from router.proxy.ports import EndpointSource, ProxyOptions
 from router.proxy.request import (
     AwaitAuthorization,
     AwaitCredential,
-    AwaitSandbox,
+    AwaitWakeRight,
     Pending,
     Remembered,
     Request,
@@ -49,7 +45,6 @@ from router.routing.target import Target, TargetParser
 _NOT_PROXIED: Final = frozenset({b"CONNECT", b"TRACE"})
 HEALTH_PATH: Final = b"/healthz"
 _READY: Final = State.READY
-_CATCH_UP_POLL_S: Final = 0.25
 
 
 class Admission:
@@ -74,6 +69,9 @@ class Admission:
         self._authorizer = authorizer
         self._identity_in_header = identity_in_header
         self._options = options
+        self._absence = Absence(source=source, authorizer=authorizer, options=options)
+        self.is_on_its_way = self._absence.is_on_its_way
+        self.waking_until = self._absence.waking_until
         self._names_generation = source.names_generation
         self._find = source.find
         self.path_root = self._path_root = targets.path_root
@@ -121,7 +119,7 @@ class Admission:
             self._check_bounds(request)
             endpoint = self._source.find(target)
             if endpoint is None or endpoint.state is not _READY:
-                return self._absent(request, target, endpoint)
+                return self._absence.step(request, target, endpoint)
             decided = self._authorize(request, target, endpoint)
             if not isinstance(decided, Permit):
                 return decided
@@ -132,14 +130,12 @@ class Admission:
 
     def unknown(self, ref: SandboxRef) -> RouterError:
         """Returns what a request for an unknown sandbox gets. Before the first table that is no 404, which would be final."""
-        if self._source.is_complete(ref.namespace):
-            return SandboxNotFound.in_namespace(ref.namespace)
-        return _no_table_yet()
+        return self._absence.unknown(ref)
 
     def check_table(self) -> None:
         """Raises IndexStale while there is no table yet."""
         if not self._source.is_complete():
-            raise _no_table_yet()
+            raise no_table_yet()
 
     # --- what was waited for ----------------------------------------------------------------
 
@@ -158,6 +154,10 @@ class Admission:
         """Takes the answer to whether they may; the next step() uses it if it still is about the right pod."""
         request.permit = permit
         request.admitted = asked.names
+
+    def wake_right(self, request: Request, asked: AwaitWakeRight, may_wake: bool) -> None:
+        """Takes the answer to whether they may wake the sandbox. Raises SandboxSuspended when not."""
+        self._absence.wake_right(request, asked.endpoint, may_wake=may_wake)
 
     # --- the same again ---------------------------------------------------------------------
 
@@ -328,46 +328,6 @@ class Admission:
         outcome.namespace = permit.endpoint.ref.namespace
         outcome.pod_uid = permit.endpoint.uid
 
-    def _absent(
-        self, request: Request, target: Target, endpoint: Endpoint | None
-    ) -> AwaitSandbox | AwaitAuthorization:
-        """Lets nobody wait for, or learn about, what they may not see. Raises what explains the absence."""
-        names: tuple[SandboxRef, ...] = (target.ref,)
-        if endpoint is not None:
-            names = self._source.names(endpoint, target.ref)
-            request.outcome.namespace = endpoint.ref.namespace
-        if request.admitted != names:
-            assert request.authenticated is not None
-            answer = self._authorizer.admit(
-                request.authenticated.principal, names, target.port, request.head.method
-            )
-            if answer is not None:
-                return AwaitAuthorization(answer, None, names)
-            request.admitted = names
-        request.permit = None
-        request.outcome.authz = "allowed"
-        if endpoint is not None:
-            _refuse_the_absent(target, endpoint)
-        now = time.monotonic()
-        if request.waits_since is None:
-            request.waits_since = now
-        until = min(
-            request.waits_since + self._options.wait_for_ready_s,
-            request.started_at + request.timeout_s,
-        )
-        if endpoint is None:
-            grace_until = request.waits_since + self._options.unknown_grace_s
-            if now >= grace_until and self._source.is_catching_up():
-                grace_until = now + _CATCH_UP_POLL_S
-            until = min(until, grace_until)
-        if now >= until:
-            raise (
-                self.unknown(target.ref)
-                if endpoint is None
-                else SandboxNotReady(reason=endpoint.reason)
-            )
-        return AwaitSandbox(endpoint, until)
-
     def _take_slots(self, request: Request, endpoint: Endpoint) -> None:
         """Takes the places that the request needs; once, however often it is dialled for. Raises TooManyRequests."""
         if request.slots is not None:
@@ -380,19 +340,3 @@ class Admission:
             slot = self._tunnels_by_client.take(request.outcome.client)
             if slot is not None:
                 request.slots.append(slot)
-
-
-def _no_table_yet() -> IndexStale:
-    return IndexStale(
-        "The router does not know its sandboxes yet.", reason="the first table is not complete"
-    )
-
-
-def _refuse_the_absent(target: Target, endpoint: Endpoint) -> None:
-    # While there is no pod, only a Sandbox's own UID can tell one from another.
-    if target.uid and endpoint.sandbox_uid and not endpoint.answers_to_uid(target.uid):
-        raise SandboxReplaced
-    if endpoint.state is State.SUSPENDED:
-        raise SandboxSuspended(reason=endpoint.reason)
-    if endpoint.state is State.FINISHED:
-        raise SandboxFinished(reason=endpoint.reason)

@@ -5,15 +5,37 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from typing import Final
 
 from router.auth.authorizer import Permit
-from router.errors import SandboxNotFound, SandboxNotReady, SandboxTimeout, SandboxUnreachable
+from router.errors import (
+    RouterError,
+    SandboxNotFound,
+    SandboxNotReady,
+    SandboxTimeout,
+    SandboxUnreachable,
+)
 from router.proxy.admission import Admission
 from router.proxy.pool import Pool
-from router.proxy.ports import NEVER, EndpointSource, ProxyOptions, Telemetry
+from router.proxy.ports import (
+    NEVER,
+    EndpointSource,
+    ProxyOptions,
+    Telemetry,
+    WakeDesk,
+    WakeTicket,
+)
 from router.proxy.racing import ConnectFailed
-from router.proxy.request import AwaitAuthorization, AwaitCredential, AwaitSandbox, Pending, Request
+from router.proxy.request import (
+    AwaitAuthorization,
+    AwaitCredential,
+    AwaitSandbox,
+    AwaitWake,
+    AwaitWakeRight,
+    Pending,
+    Request,
+)
 from router.proxy.sandbox_connection import SandboxConnection
 from router.proxy.wire.trace_context import CONNECT, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef
@@ -36,7 +58,10 @@ class Connector:
         pool: Pool,
         telemetry: Telemetry,
         options: ProxyOptions,
+        wakes: WakeDesk | None = None,
     ) -> None:
+        """`wakes` must be given where the options say that requests wake sandboxes."""
+        self.wakes = wakes
         self.admission = admission
         self.source = source
         self.pool = pool
@@ -120,6 +145,10 @@ class _Opening:
                 admission.authorized(request, pending, permit)
             case AwaitSandbox():
                 await self._change(pending)
+            case AwaitWakeRight():
+                admission.wake_right(request, pending, await pending.answer)
+            case AwaitWake():
+                await self._woken(pending)
 
     async def _change(self, pending: AwaitSandbox) -> None:
         """Waits until the sandbox changes, an evicted route is given back, or the time is over."""
@@ -146,33 +175,59 @@ class _Opening:
         if self._failed is not None and now >= budget_ends_at and not has_changed:
             raise SandboxUnreachable.of(ref.name, reason=self._failed[1])
 
-    async def _change_of(self, ref: SandboxRef, limit_s: float) -> bool:
-        """Returns True when something changed within the time."""
+    async def _woken(self, pending: AwaitWake) -> None:
+        """Waits until the sandbox is up, or anything else has become of it. Raises WakeLimited, WakeUnavailable."""
+        request = self._request
+        # What was dialled before is of the time before it was suspended.
+        self._failed = self._first_dial_at = None
+        request.outcome.woke = True
+        try:
+            await self._change_of(self._target.ref, pending.until - time.monotonic(), wake=pending)
+        finally:
+            assert request.waits_since is not None
+            request.outcome.wait_s = time.monotonic() - request.waits_since
+
+    async def _change_of(
+        self, ref: SandboxRef, limit_s: float, wake: AwaitWake | None = None
+    ) -> bool:
+        """Returns True when something changed within the time. Raises what `wake` comes to when that is an error."""
         source = self._connector.source
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def wake() -> None:
+        def has_changed() -> None:
             if not changed.done():
                 changed.set_result(None)
 
+        def has_failed(error: RouterError) -> None:
+            if not changed.done():
+                changed.set_exception(error)
+
+        ticket: WakeTicket | None = None
         authenticated = self._request.authenticated
         caller = None if authenticated is None else authenticated.principal.share()
-        waiter = source.wait(ref, wake, caller)
+        waiter = source.wait(ref, has_changed, caller)
         if self._trace is not None:
             self._trace.begins(WAIT)
         try:
+            if wake is not None:
+                # A place in the waiting room comes first: who may not wait wakes nobody.
+                ticket = self._want(wake, has_failed)
             hold_s = source.hold_ends_in_s(ref)
             if hold_s is not None:
                 limit_s = min(limit_s, hold_s + 0.01)
-            async with asyncio.timeout(limit_s):
-                await changed
-        except TimeoutError:
-            pass
+            return await _done_within(changed, limit_s)
         finally:
             waiter.cancel()
+            if ticket is not None:
+                ticket.cancel()
             if self._trace is not None:
                 self._trace.ends()
-        return changed.done() and not changed.cancelled()
+
+    def _want(self, wake: AwaitWake, failed: Callable[[RouterError], None]) -> WakeTicket:
+        wakes, outcome = self._connector.wakes, self._request.outcome
+        assert wakes is not None
+        by = f"{outcome.principal} ({outcome.client})" if outcome.principal else outcome.client
+        return wakes.want(wake.endpoint, by=by, until=wake.wanted_until, failed=failed)
 
     # --- dialling ---------------------------------------------------------------------------
 
@@ -212,6 +267,8 @@ class _Opening:
         end = min(self._first_dial_at + self._connector.connect_budget_s, self._deadline)
         if now < end:
             return end
+        if self._connector.admission.is_on_its_way(permit.endpoint):
+            return self._connector.admission.waking_until(self._request, permit.endpoint)
         if self._failed is not None and now < self._deadline:
             raise SandboxUnreachable.of(self._target.ref.name, reason=self._failed[1])
         raise SandboxTimeout.of(self._target.ref.name)
@@ -232,15 +289,40 @@ class _Opening:
                 for endpoint in evicted:
                     connector.pool.retire(endpoint)
         assert self._first_dial_at is not None
+        pause_s = self._next_pause_s()
         if failure.reason == "connect_refused":
-            end = min(end, self._first_dial_at + _REFUSED_BUDGET_S)
-        pause_s = self._backoff_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
-        self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
+            if connector.admission.is_on_its_way(permit.endpoint):
+                # Ready comes before the server in the pod listens.
+                outcome.error_reason = failure.detail
+                until = connector.admission.waking_until(self._request, permit.endpoint)
+                await self._pause(min(pause_s, until - time.monotonic()))
+                return
+            if connector.wakes is None or not connector.source.is_catching_up():
+                # (Else it may be on its way to sleep, and the watch late to say so.)
+                end = min(end, self._first_dial_at + _REFUSED_BUDGET_S)
         if time.monotonic() + pause_s >= end:
             raise SandboxUnreachable.of(self._target.ref.name, reason=failure.detail)
-        outcome.retries += 1
-        connector.telemetry.upstream_retried()
+        await self._pause(pause_s)
+
+    def _next_pause_s(self) -> float:
+        pause_s = self._backoff_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+        self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
+        return pause_s
+
+    async def _pause(self, pause_s: float) -> None:
+        self._request.outcome.retries += 1
+        self._connector.telemetry.upstream_retried()
         await asyncio.sleep(pause_s)
+
+
+async def _done_within(changed: asyncio.Future[None], limit_s: float) -> bool:
+    """Returns True when the future is done by then. Raises its error."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await changed
+    except TimeoutError:
+        pass
+    return changed.done() and not changed.cancelled()
 
 
 def _is_same_pod(one: Endpoint, other: Endpoint) -> bool:

@@ -26,7 +26,7 @@ from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
 from router.proxy.own_paths import OwnPaths, is_for_router
 from router.proxy.pool import Pool
-from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer
+from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer, WakeDesk
 from router.proxy.request import Caller, Pending, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses, Peer
@@ -57,7 +57,9 @@ class Gateway:
         identity_of: Callable[[Any], CertificateIdentity | None],
         tracer: Tracer | None = None,
         own_paths: OwnPaths | None = None,
+        wakes: WakeDesk | None = None,
     ) -> None:
+        """`wakes` must be given where the options say that requests wake sandboxes."""
         self.connections = connections
         self._admission = admission
         self._pool = pool
@@ -70,7 +72,12 @@ class Gateway:
         self._own_paths = own_paths
         self._names_by_path = bool(admission.path_root)
         self._connector = Connector(
-            admission=admission, source=source, pool=pool, telemetry=telemetry, options=options
+            admission=admission,
+            source=source,
+            pool=pool,
+            telemetry=telemetry,
+            options=options,
+            wakes=wakes,
         )
         deadlines.sweep_with(pool.sweep)
 

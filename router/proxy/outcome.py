@@ -51,6 +51,7 @@ class Outcome:
         "used",
         "used_at",
         "wait_s",
+        "woke",
     )
 
     def __init__(
@@ -91,6 +92,8 @@ class Outcome:
         """Detail for the log alone (an errno, an address)."""
         self.retries = 0
         self.is_tunnel = False
+        self.woke = False
+        """The request met a suspended sandbox, and woke it or waited for who did."""
         self.wait_s: float | None = None
         self.connect_s: float | None = None
         self.first_byte_s: float | None = None
@@ -138,6 +141,9 @@ _AUTHZ_DECISIONS: Final = {
     "unauthenticated": "unauthenticated",
     "auth_unavailable": "unavailable",
 }
+
+WAKE_OUTCOMES = ("woken", "already", "not_ready", "gone", "limited", "refused", "unavailable")
+"""How wakes end: ready by our call, or by someone else's; not ready in time; the sandbox is gone; no turn; the API says no, or nothing."""
 
 UPSTREAM_ERRORS = (
     "connect_refused",

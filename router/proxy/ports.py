@@ -206,6 +206,51 @@ class EndpointSource(Protocol):
         ...
 
 
+class WakeFailed(Exception):
+    """Why a sandbox could not be woken, in the words of whoever refused: for the log.
+
+    `concerns_all` says that nothing else could be woken at the moment either; `at_least_s` is how long the other side wants
+    to be left alone.
+    """
+
+    def __init__(self, reason: str, *, concerns_all: bool, at_least_s: float = 0.0) -> None:
+        self.reason = reason
+        self.concerns_all = concerns_all
+        self.at_least_s = at_least_s
+        super().__init__(reason)
+
+
+class Waker(Protocol):
+    """Makes a suspended sandbox run again, in whatever way its platform has for that."""
+
+    async def wake(self, endpoint: Endpoint) -> bool:
+        """Asks for it, once. Returns True when this call did it, False when it needs no waking any more. Raises WakeFailed.
+
+        That the sandbox is ready is heard from the EndpointSource, like everything about it.
+        """
+        ...
+
+
+class WakeTicket(Protocol):
+    """One request's interest in a wake."""
+
+    def cancel(self) -> None:
+        """Gives it up; the wake goes on."""
+
+
+class WakeDesk(Protocol):
+    """Where wakes are asked for: one call for each sandbox however many ask, at a bounded rate."""
+
+    def want(
+        self, endpoint: Endpoint, *, by: str, until: float, failed: Callable[[RouterError], None]
+    ) -> WakeTicket:
+        """Begins to wake the sandbox, or joins who does. Raises WakeLimited, WakeUnavailable when it can't be before `until`.
+
+        `failed` is called, at most once and synchronously, when it has become certain that it can't.
+        """
+        ...
+
+
 class CredentialStatus(Protocol):
     """Whether the right to a stream that goes on still stands."""
 
@@ -245,6 +290,9 @@ class Telemetry(Protocol):
 
     def route_evicted(self) -> None:
         """A dead host was taken out of the table."""
+
+    def wake_ended(self, outcome: str, duration_s: float | None) -> None:
+        """A wake ended, with one of WAKE_OUTCOMES; how long it took from the first request, None where it did not come about."""
 
     def connection_opened(self) -> None:
         """A client connected."""
@@ -308,6 +356,10 @@ class ProxyOptions:
     tunnel_max_lifetime_s: float = NEVER
     connect_budget_s: float = NEVER
     wait_for_ready_s: float = 0.0
+    wakes: str = ""
+    """Which suspended sandboxes requests wake: `annotated` or `all` of them, "" for none."""
+    wake_timeout_s: float = NEVER
+    wake_websockets: bool = False
     unknown_grace_s: float = 0.0
     """How long an unknown sandbox is waited for: a watch may learn of it a moment after its client did; 0 = not at all."""
     max_staleness_s: float = 0.0

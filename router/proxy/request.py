@@ -125,6 +125,7 @@ class Request:
         "target",
         "timeout_s",
         "waits_since",
+        "wake_right",
     )
 
     def __init__(
@@ -150,6 +151,8 @@ class Request:
         self.admitted: tuple[SandboxRef, ...] = ()
         """The names that the caller was found to be allowed to know about."""
         self.waits_since: float | None = None
+        self.wake_right: str | None = None
+        """The Sandbox, by UID, that the caller was found to be allowed to wake."""
         self.is_preflight = False
         """A CORS preflight that goes on without a credential: then without cookies too."""
         self.slots: list[Slot] | None = None
@@ -223,5 +226,31 @@ class AwaitSandbox:
         self.until = until
 
 
-Pending: TypeAlias = AwaitCredential | AwaitAuthorization | AwaitSandbox
+class AwaitWakeRight:
+    """Someone else has to be asked whether they may wake the sandbox; give the answer to Admission.wake_right()."""
+
+    __slots__ = ("answer", "endpoint")
+
+    def __init__(self, answer: Awaitable[bool], endpoint: Endpoint) -> None:
+        self.answer = answer
+        self.endpoint = endpoint
+
+
+class AwaitWake:
+    """The sandbox is suspended and the request may wake it; its client waits until `until` (monotonic seconds).
+
+    The wake itself may begin until `wanted_until`: who is shown a page meanwhile comes back.
+    """
+
+    __slots__ = ("endpoint", "until", "wanted_until")
+
+    def __init__(self, endpoint: Endpoint, until: float, wanted_until: float) -> None:
+        self.endpoint = endpoint
+        self.until = until
+        self.wanted_until = wanted_until
+
+
+Pending: TypeAlias = (
+    AwaitCredential | AwaitAuthorization | AwaitSandbox | AwaitWakeRight | AwaitWake
+)
 """What has to be waited for before the next step()."""

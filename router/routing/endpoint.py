@@ -53,6 +53,12 @@ class Endpoint:
     """What becomes of its root in path mode: `strip`, `keep`, or "" for the router's own `path-mode`."""
     tokens_not_before: float = 0.0
     """Tokens issued before this time (Unix seconds) are refused for this sandbox; 0 = no such rule."""
+    wakes_on_request: bool = False
+    """Its owner asked for it to be woken by requests."""
+    shutdown_at: float = 0.0
+    """When its life ends for good (Unix seconds), told while it is SUSPENDED; 0 = no such time."""
+    resumed_at: float = 0.0
+    """When (monotonic seconds) it was seen to leave SUSPENDED; 0 = it was not. Until it answers it is on its way back."""
 
     def dialled_port(self, port: int) -> int:
         """Returns the port to dial when a client asks for `port`."""

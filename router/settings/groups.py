@@ -99,6 +99,17 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True)
+class Waking:
+    """Whether and how requests wake suspended sandboxes. `wake` is `off`, `annotated` or `all`; rates are a second."""
+
+    wake: str
+    wake_timeout_s: float
+    wake_rate: int
+    wake_rate_per_namespace: int
+    wake_websockets: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Time:
     """Deadlines in seconds; 0 = none, where the table allows 0."""
 
@@ -152,6 +163,7 @@ class Settings:
     discovery: Discovery
     routing: Routing
     auth: Auth
+    waking: Waking
     time: Time
     limits: Limits
     logs: Logs

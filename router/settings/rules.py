@@ -175,6 +175,16 @@ def _client_addresses_need_dns(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+def _a_waker_exists(candidate: Candidate) -> Iterator[Problem]:
+    discovery = candidate["discovery"]
+    if candidate["wake"] != "off" and discovery not in ("kubernetes", None):
+        yield candidate.problem(
+            "wake",
+            f"discovery is {discovery}, whose sandboxes the router can't wake",
+            "set wake to off, or discovery to kubernetes",
+        )
+
+
 # --- files ----------------------------------------------------------------------------------
 
 
@@ -249,6 +259,7 @@ RULES: tuple[Rule, ...] = (
     _mtls_is_complete,
     _discovery_is_chosen,
     _client_addresses_need_dns,
+    _a_waker_exists,
     _words_for_metrics_stand_alone,
     *(
         _file_rule(key)

@@ -133,6 +133,15 @@ AUTH = (
     _row("auth-grace", values.duration(off_s=math.inf), "60s", "How long an open stream or tunnel outlives its credential; 0 = not at all; `off` = it isn't ended."),
 )
 
+_row = partial(Setting, "waking")
+WAKING = (
+    _row("wake", values.choice("off", "annotated", "all"), "off", "Which suspended Sandboxes a request wakes: none, those with the annotation `router.agents.x-k8s.io/wake: on-request`, or all. Only with `discovery: kubernetes`."),
+    _row("wake-timeout", values.duration(zero=False, longest_s=3600), "60s", "How long a request may wait for a sandbox that wakes, within its own time."),
+    _row("wake-rate", values.integer(least=1, most=10**4), "20", "Wakes a second that each router begins, with bursts of twice as many."),
+    _row("wake-rate-per-namespace", values.integer(least=1, most=10**4), "5", "The same for one namespace, so that one tenant's sandboxes don't take every turn."),
+    _row("wake-websockets", values.boolean(), "false", "Whether a WebSocket or another upgrade wakes too. With it, a forgotten browser tab that reconnects keeps its sandbox up."),
+)
+
 _row = partial(Setting, "time")
 TIME = (
     _row("header-timeout", values.duration(), "10s", "How long a request head may take to arrive, and how long a new connection may ask for nothing; 0 = no limit."),
@@ -179,6 +188,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "discovery": DISCOVERY,
     "routing": ROUTING,
     "auth": AUTH,
+    "waking": WAKING,
     "time": TIME,
     "limits": LIMITS,
     "logs": LOGS,

@@ -151,6 +151,8 @@ class AccessLog:
             "retries": outcome.retries,
             "upstream_error": outcome.upstream_error,
         }
+        if outcome.woke:
+            facts["woke"] = True
         if outcome.token_id:
             facts["token_id"] = outcome.token_id
         if outcome.key_id:

@@ -120,6 +120,13 @@ FIELDS: tuple[Field, ...] = (
         "What went wrong on the sandbox's side: the values of `reason` in `sandbox_router_upstream_errors_total`; empty when nothing did.",
     ),
     Field(
+        "woke",
+        "boolean",
+        "",
+        "True: the request met a suspended sandbox, and woke it or waited for another's wake ([sleeping](sleeping.md)).",
+        is_optional=True,
+    ),
+    Field(
         "token_id",
         "string",
         "",

@@ -6,7 +6,7 @@ docs/metrics.md is generated from it: `python -m router.telemetry.metric_catalog
 from __future__ import annotations
 
 from router import code_form
-from router.proxy.outcome import UPSTREAM_ERRORS
+from router.proxy.outcome import UPSTREAM_ERRORS, WAKE_OUTCOMES
 from router.server.tls import HANDSHAKE_FAILURES
 from router.telemetry.metric_family import Family, Kind, Merge, Source
 from router.telemetry.metric_labels import (
@@ -30,6 +30,7 @@ from router.telemetry.metric_labels import (
     SANDBOX_STATES,
     SPAN_OUTCOMES,
     WAIT_BUCKETS_S,
+    WAKE_BUCKETS_S,
     WATCH_RESTART_REASONS,
     WATCHED_RESOURCES,
 )
@@ -196,6 +197,20 @@ FAMILIES: tuple[Family, ...] = (
         "Requests that were refused because the waiting room, or their namespace's share of it, was full.",
         ("sandbox_namespace",),
         (None,),
+    ),
+    Family(
+        "sandbox_router_wakes_total",
+        Kind.COUNTER,
+        "Wakes of suspended sandboxes that requests began, by how they ended: `woken`; `already` (someone else was faster); `not_ready` in time; `gone` meanwhile;"
+        " `limited` (no turn in time, each such request); `refused` or `unavailable` (by the API server). The log says which and why.",
+        ("outcome",),
+        (WAKE_OUTCOMES,),
+    ),
+    Family(
+        "sandbox_router_wake_duration_seconds",
+        Kind.HISTOGRAM,
+        "Time from the first request for a suspended sandbox until it was ready, of wakes that came about.",
+        buckets_s=WAKE_BUCKETS_S,
     ),
     Family(
         "sandbox_router_pool_connections",

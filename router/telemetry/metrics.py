@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from router import code_form
-from router.proxy.outcome import Outcome
+from router.proxy.outcome import WAKE_OUTCOMES, Outcome
 from router.telemetry.metric_catalogue import BY_NAME, FAMILIES
 from router.telemetry.metric_family import Family, Kind, Source
 from router.telemetry.metric_labels import (
@@ -23,6 +23,7 @@ from router.telemetry.metric_labels import (
     REQUEST_BUCKETS_S,
     ROUTER_ERROR_CODES,
     WAIT_BUCKETS_S,
+    WAKE_BUCKETS_S,
 )
 from router.telemetry.namespace_labels import NamespaceLabels
 from router.telemetry.request_numbers import RequestNumbers, new_histogram, observe
@@ -65,6 +66,8 @@ class Metrics:
         self._first_byte = new_histogram(FIRST_BYTE_BUCKETS_S)
         self._connect = {outcome: new_histogram(CONNECT_BUCKETS_S) for outcome in CONNECT_OUTCOMES}
         self._wait = new_histogram(WAIT_BUCKETS_S)
+        self._wakes = dict.fromkeys(WAKE_OUTCOMES, 0)
+        self._wake_durations = new_histogram(WAKE_BUCKETS_S)
         self._readings: list[tuple[Family, Reading]] = []
         self._histograms: dict[str, Histograms] = {}
         self._known_namespaces: Callable[[], Collection[str] | None] = lambda: None
@@ -115,6 +118,14 @@ class Metrics:
             observe(self._connect[_connected(outcome)], CONNECT_BUCKETS_S, outcome.connect_s)
         if outcome.wait_s is not None:
             observe(self._wait, WAIT_BUCKETS_S, outcome.wait_s)
+
+    # --- now and then -----------------------------------------------------------------------
+
+    def wake_ended(self, outcome: str, duration_s: float | None) -> None:
+        """Counts one wake, whose outcome is one of WAKE_OUTCOMES."""
+        self._wakes[outcome] += 1
+        if duration_s is not None:
+            observe(self._wake_durations, WAKE_BUCKETS_S, duration_s)
 
     # --- other rooms' numbers ---------------------------------------------------------------
 
@@ -172,6 +183,9 @@ class Metrics:
         _add(found, "sandbox_router_bytes_total", ("to_client",), self._bytes_to_client)
         for code, count in self._router_errors.items():
             _add(found, "sandbox_router_router_errors_total", (code,), count)
+        for ended, count in self._wakes.items():
+            _add(found, "sandbox_router_wakes_total", (ended,), count)
+        found["sandbox_router_wake_duration_seconds"] = {(): list(self._wake_durations)}
         found["sandbox_router_first_byte_seconds"] = {(): list(self._first_byte)}
         found["sandbox_router_connect_duration_seconds"] = {
             (outcome,): list(series) for outcome, series in self._connect.items()

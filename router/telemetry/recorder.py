@@ -70,6 +70,9 @@ class RouterTelemetry:
     def route_evicted(self) -> None:
         self._metrics.cache_invalidations += 1
 
+    def wake_ended(self, outcome: str, duration_s: float | None) -> None:
+        self._metrics.wake_ended(outcome, duration_s)
+
     def connection_opened(self) -> None:
         self._metrics.client_connections += 1
 

@@ -262,7 +262,13 @@ class FakeKubernetes:
                         "the object has been modified; please apply your changes to the latest version"
                     )
             else:
-                new = apply_patch(call.request.content_type, item, body)
+                # A patch is about the object as that version shows it.
+                shown = to_version(call.kind, call.version, item)
+                patched = apply_patch(call.request.content_type, shown, body)
+                new = from_version(call.kind, patched)
+                for key in ("apiVersion", "kind"):
+                    if key not in item:
+                        del new[key]
             if call.subresource == "status":
                 return {**item, "status": new.get("status", {})}
             return (

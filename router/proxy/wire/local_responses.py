@@ -6,13 +6,31 @@ from http import HTTPStatus
 
 import orjson
 
-from router.errors import MethodNotAllowed, RouterError, Unauthenticated
+from router.errors import MethodNotAllowed, RouterError, SandboxWaking, Unauthenticated
+from router.proxy.wire import waiting_page
 
 
 def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
-    """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header."""
+    """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header.
+
+    Who looks at a sandbox that wakes gets a page instead.
+    """
+    if isinstance(error, SandboxWaking) and error.page_about:
+        page = waiting_page.page_about(error.page_about)
+        return _answer(
+            error.status,
+            page,
+            _headers_of(error),
+            is_head=is_head,
+            close=close,
+            kind=waiting_page.TYPE,
+        )
     told = {"detail": error.detail, "code": error.code, "retryable": error.retryable}
     body = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)  # else a shell's prompt follows it
+    return _answer(error.status, body, _headers_of(error), is_head=is_head, close=close)
+
+
+def _headers_of(error: RouterError) -> list[bytes]:
     extra = [b"X-Sandbox-Router-Error: %b\r\n" % error.code.encode()]
     if error.retry_after_s is not None:
         extra.append(b"Retry-After: %d\r\n" % error.retry_after_s)
@@ -22,7 +40,9 @@ def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
         extra.append(b"WWW-Authenticate: %b\r\n" % error.challenge.encode())
         if error.basic_challenge:
             extra.append(b"WWW-Authenticate: %b\r\n" % error.basic_challenge.encode())
-    return _answer(error.status, body, extra, is_head=is_head, close=close)
+    if isinstance(error, SandboxWaking) and error.page_about:
+        extra += waiting_page.HEADERS
+    return extra
 
 
 def health_answer(*, is_head: bool, close: bool) -> bytes:
@@ -41,11 +61,19 @@ def redirect_answer(location: bytes, *, is_head: bool, close: bool) -> bytes:
     )
 
 
-def _answer(status: int, body: bytes, extra: list[bytes], *, is_head: bool, close: bool) -> bytes:
+def _answer(
+    status: int,
+    body: bytes,
+    extra: list[bytes],
+    *,
+    is_head: bool,
+    close: bool,
+    kind: bytes = b"application/json",
+) -> bytes:
     return b"".join(
         (
             b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode()),
-            b"Content-Type: application/json\r\nCache-Control: no-store\r\n",
+            b"Content-Type: %b\r\nCache-Control: no-store\r\n" % kind,
             b"Content-Length: %d\r\n" % len(body),
             *extra,
             b"Connection: close\r\n" if close else b"",

@@ -121,6 +121,7 @@ async def make_explainer(index, policy):
             is_own_listener=lambda address, port: (address, port) in own,
             is_draining=lambda: False,
             last_seen=dials.get,
+            wake_outlook=lambda endpoint: "it would be woken at once",
             timeout_s=180.0,
         )
 
@@ -197,6 +198,7 @@ async def test_every_step_of_a_request_that_goes_through(make_explainer):
         "reason": "",
         "pod_uid": "pod-1",
         "sandbox_uid": "sandbox-1",
+        "wakes_on_request": False,
         "addresses": ["192.0.2.9"],
         "port": 40001,
     }
@@ -583,3 +585,46 @@ def test_an_unknown_parameter_is_refused():
 
 def test_an_empty_parameter_says_nothing():
     assert Question.of([], {"port": "", "path": "", "name": ""}) == Question(headers=())
+
+
+# --- a suspended sandbox ---------------------------------------------------------------------
+
+ASLEEP = Endpoint(BOX.ref, "", State.SUSPENDED, sandbox_uid="sandbox-1")
+WAKES = {"wakes": "all", "wake_timeout_s": 60.0}
+
+
+async def test_it_says_that_the_request_would_wake_the_sandbox_and_wakes_nothing(
+    make_explainer, index
+):
+    index.upsert(ASLEEP)
+    explained = await make_explainer(**WAKES).explain(question(token({**GRANT, "wake": True})))
+    assert explained["outcome"]["status"] is None
+    detail = explained["outcome"]["detail"]
+    assert "wakes the sandbox, waits up to 60 s for it" in detail
+    assert "it would be woken at once" in detail
+    assert "page" not in detail
+
+
+async def test_it_says_that_a_browser_is_shown_a_page(make_explainer, index):
+    index.upsert(ASLEEP)
+    asked = question(token({**GRANT, "wake": True}), Sec_Fetch_Mode=b"navigate")
+    explained = await make_explainer(**WAKES).explain(asked)
+    assert "After 2 s a browser is shown a page" in explained["outcome"]["detail"]
+
+
+async def test_it_says_why_the_request_would_not_wake_it(make_explainer, index):
+    index.upsert(ASLEEP)
+    explained = await make_explainer(**WAKES).explain(question(token(GRANT)))
+    assert explained["outcome"]["code"] == "sandbox_suspended"
+    assert "no right to wake it" in explained["outcome"]["reason"]
+    asked = question(token({**GRANT, "wake": True}), Sec_Purpose=b"prefetch")
+    explained = await make_explainer(**WAKES).explain(asked)
+    assert "a prefetch never wakes" in explained["outcome"]["reason"]
+
+
+async def test_rbac_is_asked_about_the_right_to_wake(make_explainer, index):
+    index.upsert(ASLEEP)
+    explained = await make_explainer(reviewer=Reviewer(), **WAKES).explain(
+        question(b"opaque-kubernetes-token")
+    )
+    assert "wakes the sandbox" in explained["outcome"]["detail"]

@@ -84,6 +84,7 @@ class Place:
             is_own_listener=lambda address, port: False,
             is_draining=lambda: False,
             last_seen=lambda key: None,
+            wake_outlook=lambda endpoint: "",
             timeout_s=180.0,
         )
         self.socket = socket.create_server(("127.0.0.1", 0))

@@ -251,3 +251,61 @@ def test_a_refusal_tells_the_log_what_was_missing_and_the_caller_nothing(
             "no grant covers the call; the nearest, token claim sandboxes, entry 1, lacks port 8080"
         )
         assert caught.value.detail == "Not allowed to call this sandbox."
+
+
+# --- waking ---------------------------------------------------------------------------------
+
+ASLEEP = Endpoint(BOX, "", State.SUSPENDED, sandbox_uid="sandbox-1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "may_wake"),
+    [("none", True), ("static", True), ("preflight", False), ("jwt", False), ("mtls", False)],
+)
+def test_who_may_call_everything_may_wake_it_but_for_a_preflight(
+    authorizer: GrantAuthorizer, mode: str, may_wake: bool
+) -> None:
+    assert authorizer.may_wake(Principal("x", mode), ASLEEP, (BOX,), 80, b"GET") is may_wake
+
+
+@pytest.mark.parametrize(
+    ("grant", "may_wake"),
+    [
+        (Grant("team-a", "box"), False),
+        (Grant("team-a", "box", wake=True), True),
+        (Grant("*", "*", wake=True), True),
+        (Grant("team-a", "claim", wake=True), True),
+        (Grant("team-b", "box", wake=True), False),
+        (Grant("team-a", "box", "sandbox-1", wake=True), True),
+        (Grant("team-a", "box", "sandbox-2", wake=True), False),
+        (Grant("team-a", "box", ports=frozenset({80}), wake=True), True),
+        (Grant("team-a", "box", ports=frozenset({81}), wake=True), False),
+        (Grant("team-a", "box", methods=frozenset({b"POST"}), wake=True), False),
+    ],
+)
+def test_a_grant_to_wake_is_for_the_call_that_it_covers(
+    authorizer: GrantAuthorizer, grant: Grant, may_wake: bool
+) -> None:
+    assert authorizer.may_wake(_alice(grant), ASLEEP, (BOX, CLAIM), 80, b"GET") is may_wake
+
+
+def test_a_rule_of_the_policy_may_give_the_right_to_wake(
+    authorizer: GrantAuthorizer, current: CurrentPolicy
+) -> None:
+    assert not authorizer.may_wake(_alice(), ASLEEP, (BOX,), 80, b"GET")
+    grants = (Grant("team-a", "*", wake=True),)
+    current.replace(Policy(rules=(Rule(PrincipalMatch(subject="alice"), grants, 1, 1),)))
+    assert authorizer.may_wake(_alice(), ASLEEP, (BOX,), 80, b"GET")
+
+
+def test_a_token_older_than_the_sandbox_allows_wakes_nothing(authorizer: GrantAuthorizer) -> None:
+    asleep = dataclasses.replace(ASLEEP, tokens_not_before=100.0)
+    caller = _alice(Grant("team-a", "box", wake=True), issued_at=99.0)
+    with pytest.raises(Unauthenticated):
+        authorizer.may_wake(caller, asleep, (BOX,), 80, b"GET")
+
+
+def test_an_explanation_shows_the_right_to_wake(authorizer: GrantAuthorizer) -> None:
+    caller = _alice(Grant("team-a", "box", wake=True))
+    explained = authorizer.explain(caller, (BOX,), ASLEEP, 80, b"GET")
+    assert explained["grants"][0]["grant"] == {"namespace": "team-a", "name": "box", "wake": True}

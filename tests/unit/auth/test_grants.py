@@ -142,3 +142,17 @@ def test_a_grant_covers_what_each_of_its_words_covers(
         port in written.get("ports", [port])
         and method.decode() in written.get("methods", [method.decode()])
     )
+
+
+def test_the_right_to_wake_is_said_and_nothing_but_true_says_it() -> None:
+    written: dict[str, Any] = {"namespace": "team-a", "name": "box"}
+    assert [grant.wake for grant in parse_grants([written])] == [False]
+    assert [grant.wake for grant in parse_grants([{**written, "wake": True}])] == [True]
+    assert [grant.wake for grant in parse_grants([{**written, "wake": False}])] == [False]
+
+
+@pytest.mark.parametrize("value", ["yes", "true", 1, 0, None, [True], {}])
+def test_a_right_to_wake_that_is_no_boolean_refuses_the_whole_list(value: Any) -> None:
+    with pytest.raises(GrantError) as told:
+        parse_grants([{"namespace": "team-a", "name": "box", "wake": value}])
+    assert str(told.value) == "[0].wake: must be true or false"

@@ -160,3 +160,9 @@ def test_a_grant_that_the_router_would_refuse_is_not_made(grant: dict[str, Any])
 
 def test_a_key_shows_nothing_of_itself() -> None:
     assert SECRET.decode() not in repr(SigningKey.from_secrets(SECRET))
+
+
+def test_a_grant_says_that_it_wakes_only_where_it_does() -> None:
+    plain = {"namespace": "a", "name": "b", "uid": "", "ports": [], "methods": []}
+    assert "wake" not in grant_claim(**plain)
+    assert grant_claim(**plain, wake=True)["wake"] is True

@@ -202,7 +202,7 @@ async def test_what_is_allowed_to_one_user_is_not_to_another(
         dataclasses.replace(RUNNER, extra=()),
     ):
         authorizer.explain(other, (BOX,), ENDPOINT, 80, b"GET")
-        assert authorizer._known(other, (BOX,)) is False
+        assert authorizer._known(other, (BOX,), "proxy") is False
 
 
 async def test_no_answer_is_503_and_not_a_right(
@@ -354,3 +354,50 @@ async def test_one_caller_who_invents_names_leaves_places_to_the_others(
 
     assert permit.result().principal is other
     assert [task.result() for task in flood].count("auth_unavailable") == 1000 - MAX_PER_CALLER
+
+
+# --- waking ---------------------------------------------------------------------------------
+
+ASLEEP = Endpoint(BOX, "", State.SUSPENDED, sandbox_uid="s-1")
+
+
+async def _may_wake(
+    authorizer: SubjectAccessReviewAuthorizer, principal: Principal = RUNNER
+) -> bool:
+    answer = authorizer.may_wake(principal, ASLEEP, (BOX,), 80, b"GET")
+    return answer if isinstance(answer, bool) else await answer
+
+
+async def test_rbac_is_asked_whether_a_user_may_create_a_wake(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    api.allowed = {ALLOWED}
+
+    assert await _may_wake(authorizer)
+
+    asked = api.bodies[-1]["spec"]["resourceAttributes"]
+    assert (asked["verb"], asked["resource"], asked["subresource"]) == (
+        "create",
+        "sandboxes",
+        "wake",
+    )
+    assert authorizer.may_wake(RUNNER, ASLEEP, (BOX,), 80, b"GET") is True, "remembered"
+
+
+async def test_the_right_to_connect_is_no_right_to_wake(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    api.allowed = {ALLOWED}
+    await _authorize(authorizer)
+    api.allowed = set()
+    assert not await _may_wake(authorizer)
+    await _authorize(authorizer)
+
+
+async def test_only_kubernetes_own_users_are_asked_about(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    api.allowed = {ALLOWED}
+    assert not await _may_wake(authorizer, dataclasses.replace(RUNNER, mode="jwt"))
+    assert await _may_wake(authorizer, Principal("x", "static"))
+    assert api.bodies == []

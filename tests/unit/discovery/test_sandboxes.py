@@ -210,3 +210,35 @@ def test_a_spec_and_status_of_any_shape_are_survived(junk: object) -> None:
     item["spec"] = item["status"] = item["metadata"]["annotations"] = junk
 
     assert parse_sandbox(item).traits.intent is Intent.RUNNING
+
+
+# --- waking ---------------------------------------------------------------------------------
+
+WAKE = "router.agents.x-k8s.io/wake"
+
+
+def test_an_owner_asks_for_waking_by_one_word_alone() -> None:
+    assert not parse_sandbox(sandbox("box")).traits.wakes_on_request
+    asked = parse_sandbox(sandbox("box", annotations={WAKE: "on-request"}))
+    assert asked.traits.wakes_on_request
+    assert asked.traits.unreadable == ()
+
+
+@pytest.mark.parametrize("value", ["", "On-Request", "true", "on request", "always"])
+def test_any_other_word_means_never_and_is_told(value: str) -> None:
+    slipped = parse_sandbox(sandbox("box", annotations={WAKE: value})).traits
+    assert not slipped.wakes_on_request
+    [told] = slipped.unreadable
+    assert WAKE in told
+    assert "must be on-request" in told
+
+
+def test_when_a_sandbox_ends_matters_while_it_is_suspended() -> None:
+    def ending(mode: str, at: object) -> float:
+        item = sandbox("box", mode=mode)
+        item["spec"]["shutdownTime"] = at
+        return parse_sandbox(item).shutdown_at
+
+    assert ending("Suspended", "2026-12-01T00:00:00Z") == 1796083200.0
+    assert ending("Running", "2026-12-01T00:00:00Z") == 0.0
+    assert ending("Suspended", None) == ending("Suspended", "soon") == 0.0

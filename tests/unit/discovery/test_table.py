@@ -392,3 +392,50 @@ def test_what_another_table_had_gives_way_to_our_own_first_lists() -> None:
     assert at.state(SandboxRef("default", "gone")) is None
     assert at.route(SandboxRef("team-b", "else")) == "pod-7", "another scope keeps what it has"
     assert {endpoint.uid for endpoint in at.retired} == {"pod-0", "pod-9"}
+
+
+# --- waking ---------------------------------------------------------------------------------
+
+
+def test_a_sandbox_that_leaves_suspension_is_known_to_be_on_its_way_back() -> None:
+    now = [100.0]
+    place = Table()
+    place.table = SandboxTable(
+        index=place.index, on_retired=place.retired.append, clock=lambda: now[0]
+    )
+    place.table.settle(None)
+
+    def resumed_at() -> float:
+        found = place.index.find(REF)
+        assert found is not None
+        return found.resumed_at
+
+    place.table.upsert_sandbox(a_sandbox(version=1))
+    assert resumed_at() == 0.0, "it starts for the first time"
+    place.table.upsert_sandbox(a_sandbox(version=2, mode="Suspended"))
+    assert (place.state(), resumed_at()) == (State.SUSPENDED, 0.0)
+    now[0] = 200.0
+    place.table.upsert_sandbox(a_sandbox(version=3))
+    assert (place.state(), resumed_at()) == (State.STARTING, 200.0)
+    now[0] = 210.0
+    place.table.upsert_pod(a_pod())
+    place.table.upsert_sandbox(a_sandbox(version=4, is_ready=True))
+    assert (place.state(), resumed_at()) == (State.READY, 200.0)
+    place.table.upsert_sandbox(a_sandbox("box-2", version=5))
+    assert resumed_at() == 0.0, "another one of that name"
+
+
+def test_what_waking_needs_to_know_is_in_the_index() -> None:
+    place = Table()
+    item = sandbox(
+        "box",
+        uid="box-1",
+        mode="Suspended",
+        annotations={"router.agents.x-k8s.io/wake": "on-request"},
+    )
+    item["spec"]["shutdownTime"] = "2026-12-01T00:00:00Z"
+    place.table.upsert_sandbox(parse_sandbox(item))
+    found = place.index.find(REF)
+    assert found is not None
+    assert found.wakes_on_request
+    assert found.shutdown_at == 1796083200.0

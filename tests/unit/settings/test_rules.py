@@ -220,6 +220,19 @@ def test_addresses_from_clients_are_trusted_only_without_a_table(discovery: str,
     assert problems(discovery="dns", **flags) == []
 
 
+@pytest.mark.parametrize("discovery", ["file", "dns"])
+@pytest.mark.parametrize("wake", ["annotated", "all"])
+def test_only_sandboxes_of_kubernetes_can_be_woken(discovery: str, wake: str, file: str) -> None:
+    flags = {"sandboxes_file": file} if discovery == "file" else {}
+
+    assert problems(discovery=discovery, wake=wake, **flags) == [
+        f"wake = {wake} (flag --wake): discovery is {discovery}, whose sandboxes the router can't wake; "
+        "set wake to off, or discovery to kubernetes"
+    ]
+    assert problems(discovery=discovery, wake="off", **flags) == []
+    assert problems(discovery="kubernetes", wake=wake) == []
+
+
 # --- numbers ---
 
 

@@ -368,3 +368,11 @@ def test_a_trace_id_read_by_position_is_the_one_that_the_general_parser_finds(
     header = version + f"-{trace_id}-{parent_id}-{flags}".encode()
     parent = parse_traceparent(header)
     assert trace_id_of(header) == ("" if parent is None else parent.trace_id)
+
+
+def test_a_request_that_woke_its_sandbox_says_so_and_no_other_mentions_it(make_outcome):
+    log = AccessLog(sink=io.BytesIO())
+    outcome = make_outcome()
+    assert b"woke" not in log.line(outcome)
+    outcome.woke = True
+    assert json.loads(log.line(outcome))["woke"] is True

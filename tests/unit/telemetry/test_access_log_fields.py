@@ -7,7 +7,12 @@ from router.telemetry.access_log_fields import FIELDS, markdown_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "access-log.md"
 
-TYPES = {"string": (str,), "number": (int, float), "number or null": (int, float, type(None))}
+TYPES = {
+    "string": (str,),
+    "number": (int, float),
+    "number or null": (int, float, type(None)),
+    "boolean": (bool,),
+}
 
 
 async def fields_of(outcome):
@@ -23,7 +28,9 @@ def test_the_page_has_the_table_that_is_generated():
 
 
 async def test_a_line_that_says_everything_has_exactly_these_fields_in_this_order(make_outcome):
-    found = await fields_of(make_outcome(token_id="t-1", key_id="k-1", error_reason="errno 111"))
+    found = await fields_of(
+        make_outcome(woke=True, token_id="t-1", key_id="k-1", error_reason="errno 111")
+    )
 
     assert list(found) == [field.name for field in FIELDS]
 
@@ -42,6 +49,7 @@ async def test_every_value_has_the_type_that_is_documented(make_outcome):
             connect_s=1.0,
             first_byte_s=0.125,
             error_reason="errno",
+            woke=True,
             token_id="t-1",
             key_id="k-1",
         )

@@ -455,3 +455,12 @@ def test_only_a_family_of_histograms_that_is_read_takes_histograms():
         Metrics(version="1").read_histograms("sandbox_router_waiting_requests", dict)
     with pytest.raises(ValueError, match="no histogram"):
         Metrics(version="1").read_histograms("sandbox_router_first_byte_seconds", dict)
+
+
+def test_wakes_count_by_how_they_ended_and_those_that_came_about_take_time(metrics):
+    metrics.wake_ended("woken", 3.0)
+    metrics.wake_ended("refused", None)
+    counts = dict(metrics.snapshot()["sandbox_router_wakes_total"])
+    assert counts[("woken",)] == counts[("refused",)] == [1]
+    assert counts[("limited",)] == [0], "there from the start"
+    assert histogram(metrics, "sandbox_router_wake_duration_seconds") == (1, 3.0)

@@ -1,0 +1,41 @@
+"""A real browser opens a suspended sandbox: it sees the page, which loads itself again, and lands on the app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.browser import WHY_NOT, browser, installed
+from tests.integration.waking.door import door
+
+pytestmark = pytest.mark.skipif(installed() is None, reason=WHY_NOT)
+
+HEADING = "document.querySelector('h1')?.textContent"
+
+
+async def test_a_person_sees_the_page_and_lands_on_the_app(tmp_path: Path) -> None:
+    flags = {"wake": "all", "base_domain": "sandbox.localhost"}
+    async with (
+        door(tmp_path, pace={"starts_s": 6.0}, **flags) as the,
+        browser() as tab,
+    ):
+        the.cluster.add("box")
+        await the.until_seen("box", "suspended")
+        url = f"http://8888-box.sandbox.localhost:{the.address[1]}/lab?tab=1"
+        await tab.call("Page.navigate", url=url)
+
+        await tab.until(f"{HEADING} === 'This sandbox is waking up'")
+        # The browser took the style: the policy's hash is that of the style.
+        assert await tab.evaluate("getComputedStyle(document.body).display") == "grid"
+        assert await tab.evaluate("document.body.innerText.includes('default/box')")
+        await tab.until("document.body?.innerText.endsWith(' GET 0')")
+
+        assert await tab.evaluate("location.href") == url
+        app = the.cluster.apps["box"]
+        assert ("GET", "/lab?tab=1", 0) in app.requests
+        assert {method for method, _, _ in app.requests} == {"GET"}
+        assert the.patches == 1
+        pages = [line for line in await the.access_log(2) if line["code"] == "sandbox_waking"]
+        assert pages
+        assert {line["path"] for line in pages} == {"/lab"}, "the page asks for nothing else"
