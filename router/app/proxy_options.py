@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from router.app.descriptors import connections_here
+from router.app.memory_limit import buffered_bytes_allowed
 from router.app.waking import needs_wakes
+from router.proxy.budget import Budget
 from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, ProxyOptions
@@ -39,6 +41,8 @@ def options_of(settings: Settings) -> ProxyOptions:
         max_header_bytes=limits.max_header_bytes,
         max_request_line_bytes=limits.max_request_line_bytes,
         max_body_bytes=limits.max_body_bytes,
+        max_buffered_bytes=buffered_bytes_allowed(limits.max_buffered_bytes, None)
+        // settings.listeners.workers,
         max_requests_per_sandbox=limits.max_requests_per_sandbox,
         max_tunnels_per_client=limits.max_tunnels_per_client,
         trusted_proxies=settings.routing.trusted_proxies,
@@ -66,6 +70,7 @@ def build_pool(
     *,
     own_listeners: Callable[[], Iterable[tuple[str, int]]],
     resolver: Resolver,
+    budget: Budget,
 ) -> Pool:
     """Returns the connections to sandboxes as the settings bound them."""
     return Pool(
@@ -74,6 +79,7 @@ def build_pool(
         idle_timeout_s=settings.limits.upstream_idle_timeout_s,
         connect_timeout_s=settings.time.connect_timeout_s,
         max_head_bytes=settings.limits.max_header_bytes,
+        budget=budget,
         own_listeners=own_listeners,
         resolver=resolver,
     )

@@ -14,7 +14,7 @@ import uvloop
 
 from router import code_form
 from router.admin.port import AdminServer
-from router.app import descriptors
+from router.app import descriptors, memory_limit
 from router.app.background import Background, background
 from router.app.facts import Facts, WorkerFacts
 from router.app.reaper import Reaper
@@ -43,7 +43,7 @@ def run(settings: Settings) -> int:
     )
     take_all()
     _warn(settings)
-    settings = _within_descriptors(settings)
+    settings = _within_memory(_within_descriptors(settings))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
@@ -163,6 +163,14 @@ def _text(address: tuple[str, int]) -> str:
 def _warn(settings: Settings) -> None:
     if settings.auth.auth == ("none",):
         logger.warning("auth is none: whoever reaches this port reaches every sandbox")
+
+
+def _within_memory(settings: Settings) -> Settings:
+    """Returns the settings with a number for what connections may hold."""
+    limit = memory_limit.container_limit()
+    allowed = memory_limit.buffered_bytes_allowed(settings.limits.max_buffered_bytes, limit)
+    memory_limit.tell(allowed, limit)
+    return replace(settings, limits=replace(settings.limits, max_buffered_bytes=allowed))
 
 
 def _within_descriptors(settings: Settings) -> Settings:

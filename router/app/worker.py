@@ -33,6 +33,7 @@ from router.kube.api_client import KubernetesApi
 from router.kube.cluster_access import cluster_access
 from router.kube.reviews import KubernetesReviewer
 from router.proxy.admission import Admission
+from router.proxy.budget import Budget
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
@@ -202,13 +203,14 @@ class Worker:
         reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
         resolver = build_resolver(settings, metrics=self.metrics)
         resources.push_async_callback(resolver.close)
-        pool = build_pool(settings, own_listeners=lambda: self._sockets.own, resolver=resolver)
+        options = options_of(settings)
+        budget = Budget(limit_bytes=options.max_buffered_bytes)
+        pool = build_pool(
+            settings, own_listeners=lambda: self._sockets.own, resolver=resolver, budget=budget
+        )
         resources.callback(pool.close)
         self.sandboxes = build_sandboxes(
-            settings,
-            api=api,
-            on_retired=pool.retire,
-            waiting_elsewhere=self._elsewhere.waiting,
+            settings, api=api, on_retired=pool.retire, waiting_elsewhere=self._elsewhere.waiting
         )
         self.access = build_access(settings, reviewer=reviewer, current=self.sandboxes.current)
         for close in self.access.closers:
@@ -229,7 +231,6 @@ class Worker:
             resources.push_async_callback(tracer.close)
             readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
-        options = options_of(settings)
         connections = Connections(
             places=places_of(settings, self._elsewhere.connections),
             first_request_s=options.header_timeout_s,
@@ -260,6 +261,7 @@ class Worker:
             telemetry=telemetry,
             deadlines=deadlines,
             tasks=openings,
+            budget=budget,
             options=options,
             identity_of=_identity_of,
             tracer=tracer,
@@ -277,6 +279,7 @@ class Worker:
             timeout_s=options.proxy_timeout_s,
         )
         show_readings(self.metrics, pool, self.sandboxes, self.access)
+        readings.read_budget(self.metrics, budget)
         if self.sandboxes.index is not None:
             self._donor = Donor(self.sandboxes.index)
         self._is_built = True

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 from router import errors
 from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
+from router.proxy.budget import NO_MEMORY, Budget
 from router.proxy.closing_connection import (
     CLOSED,
     DISCARDING,
     HEAD,
     IDLE,
-    MAX_AHEAD,
     NEXT,
     OPENING,
     RELAYING,
@@ -87,9 +87,10 @@ class ClientConnection(ClosingConnection):
         requests: Requests,
         register: Register,
         options: ProxyOptions,
+        budget: Budget,
         is_tls: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(budget)
         self._requests = requests
         self._register = register
         self._options = options
@@ -152,6 +153,7 @@ class ClientConnection(ClosingConnection):
         self._becomes(CLOSED)
         self.transport = None
         self._register.closed(self)
+        self._budget.forget(self)
         tunnel, exchange, delivery = self.tunnel, self.exchange, self._delivery
         self.tunnel = self.exchange = self._delivery = None
         if tunnel is not None:
@@ -241,13 +243,20 @@ class ClientConnection(ClosingConnection):
                 self.deadline_at = tunnel.deadline_at
         elif self.exchange is not None:
             self.deadline_at = NEVER
-            self.exchange.on_deadline(now)
+            if not self._failed_waiting():
+                self.exchange.on_deadline(now)
         elif self.is_extra and not self.has_asked:
             self.turn_away()
         elif self._state is HEAD:
             self._refuse(RequestTimeout("The request head did not arrive in time."), None)
         elif not self._is_still_sending(now, self._options.keepalive_timeout_s):
             self._abort()
+
+    def make_room(self) -> None:
+        """Ends, for others need the memory that it holds."""
+        if self._state is HEAD:
+            self._refuse(Overloaded(NO_MEMORY), None)
+        super().make_room()
 
     # --- reading requests ---
 
@@ -267,9 +276,11 @@ class ClientConnection(ClosingConnection):
             self._refuse(exc, None)
             return
         if whole is not None:
+            self._budget.note_head(self, 0)
             self._take(whole)
         elif not partial.is_empty:
             self._partial = partial
+            self._budget.note_head(self, partial.size)
             if self._state is not HEAD:
                 self._becomes(HEAD)
                 if self.idle_since:  # who has never asked has a deadline that nothing moves
@@ -328,23 +339,6 @@ class ClientConnection(ClosingConnection):
             self.pause_reading()
             asyncio.get_running_loop().call_soon(self._advance)
 
-    def resume_if_wanted(self) -> None:
-        """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
-        state = self._state
-        if state is OPENING or (state is RELAYING and self._reader is None):
-            if len(self._ahead) > MAX_AHEAD:
-                return
-        elif state is RELAYING:
-            assert self.exchange is not None
-            sandbox = self.exchange.sandbox
-            if sandbox is not None and not sandbox.is_writable:
-                return
-        elif (state is IDLE and not self.is_writable) or (
-            self.tunnel is not None and not self.tunnel.sandbox_is_writable
-        ):
-            return
-        self.resume_reading()
-
     def _take_body(self, data: bytes) -> None:
         reader, exchange = self._reader, self.exchange
         assert reader is not None
@@ -375,6 +369,8 @@ class ClientConnection(ClosingConnection):
         """Answers bytes that make no request, and closes: where the next request begins is not known."""
         self.keep_alive = False
         self._reader = None
+        self._partial = None
+        self._budget.note_head(self, 0)
         self._requests.refused(self, error, head)
         is_head = head is not None and head.startswith(b"HEAD ")
         self.write(error_answer(error, is_head=is_head, close=True))

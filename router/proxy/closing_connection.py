@@ -8,7 +8,8 @@ import select
 import time
 from typing import Final
 
-from router.errors import RouterError
+from router.errors import Overloaded, RouterError
+from router.proxy.budget import NO_MEMORY, Budget
 from router.proxy.connection import Connection
 from router.proxy.delivery import FLUSH_S, Delivery, reset_on_close
 from router.proxy.exchange import Exchange
@@ -16,10 +17,11 @@ from router.proxy.ports import NEVER, ClientRelay
 from router.proxy.wire.framing import BodyReader, LengthReader
 from router.proxy.wire.request_head import RequestHead
 
-MAX_AHEAD: Final = 65_536
-"""Bytes of later requests, or of a body nobody wants yet, that are held before reading stops."""
+MAX_AHEAD: Final = 16_384
+"""Bytes of later requests, or of a body nobody wants yet, that are held, uncounted, before reading stops."""
 _MAX_DISCARDED: Final = 65_536
 """A refused request's unread body up to this is read and thrown away, so that the connection stays usable."""
+_NO_ROOM: Final = "the client does not read, and memory was needed for others"
 _LINGER_S: Final = 2.0
 
 
@@ -95,8 +97,8 @@ class ClosingConnection(Connection):
         "tunnel",
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget)
         self._state = IDLE
         self._reader: BodyReader | None = None
         """Cuts out the current request's body; None once it is complete."""
@@ -195,7 +197,7 @@ class ClosingConnection(Connection):
         self._unsent = transport.get_write_buffer_size()
         self.deadline_at = time.monotonic() + (FLUSH_S if self._unsent else _LINGER_S)
         self.write_eof()
-        self.resume_reading()
+        self.read_on()
 
     def limit_unread(self, now: float) -> None:
         """Gives a response that its client doesn't read a deadline of its own: an idle connection's is far longer."""
@@ -317,3 +319,43 @@ class ClosingConnection(Connection):
         self._ahead += data
         if len(self._ahead) > MAX_AHEAD or self._state is IDLE:
             self.pause_reading()
+            self._budget.note(self, self.held_bytes())
+
+    def held_bytes(self) -> int:
+        """Returns how many bytes it holds, as far as they are counted."""
+        ahead = len(self._ahead)
+        return super().held_bytes() + (ahead if ahead > MAX_AHEAD else 0)
+
+    def resume_if_wanted(self) -> None:
+        """Reads on, unless what is held already, or a full buffer on either side, says to wait."""
+        state = self._state
+        self._budget.note(self, self.held_bytes())
+        if state is OPENING or (state is RELAYING and self._reader is None):
+            if len(self._ahead) > MAX_AHEAD:
+                return
+        elif state is RELAYING:
+            assert self.exchange is not None
+            sandbox = self.exchange.sandbox
+            if sandbox is not None and not sandbox.is_writable:
+                return
+        elif (state is IDLE and not self.is_writable) or (
+            self.tunnel is not None and not self.tunnel.sandbox_is_writable
+        ):
+            return
+        self.resume_reading()
+
+    def make_room(self) -> None:
+        """Ends, for others need the memory that it holds."""
+        if self.tunnel is not None:
+            self.tunnel.give_up()
+        elif self.exchange is not None:
+            self.exchange.fail(Overloaded(NO_MEMORY, reason=_NO_ROOM))
+        if not self.is_writable:
+            self._abort()  # it doesn't read: what is still unsent would stay
+
+    def _failed_waiting(self) -> bool:
+        """Fails the exchange whose time is over while the rest of its body waits for memory. Returns True when it did."""
+        if self.exchange is None or not self._budget.is_waiting(self):
+            return False
+        self.exchange.fail(Overloaded(NO_MEMORY, reason="its time was over before there was room"))
+        return True

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Final, cast
 
+from router.proxy.budget import HIGH_WATER_BYTES, Budget
 from router.proxy.delivery import reset_on_close
 
 LARGE_BYTES: Final = 4096
@@ -16,9 +17,12 @@ _TURN_S: Final = 0.002
 class Connection(asyncio.Protocol):
     """An asyncio.Protocol whose transport may be gone at any moment: then writing does nothing."""
 
-    __slots__ = ("_in_turn", "_reading", "is_writable", "transport")
+    __slots__ = ("_budget", "_has_room", "_in_turn", "_reading", "is_writable", "transport")
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._has_room = False
+        """True within may_read()."""
         self.transport: asyncio.Transport | None = None
         """None before the connection is made and after it is lost."""
         self._reading = True
@@ -30,6 +34,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio.Transport.
         self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
 
     def take_in_turn(self, data: bytes) -> None:
         """Has much data taken by data_received(). If that took long, this connection's turn ends: others are served first.
@@ -40,7 +45,9 @@ class Connection(asyncio.Protocol):
         began_at = time.monotonic()
         self.data_received(data)
         self._in_turn = False
-        if time.monotonic() - began_at > _TURN_S:
+        if self._budget.is_tight:
+            self._wait_for_room()
+        elif time.monotonic() - began_at > _TURN_S:
             self.end_turn()
 
     def end_turn(self) -> None:
@@ -55,9 +62,35 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_writable = False
+        self._budget.note(self, self.held_bytes())
 
     def resume_writing(self) -> None:
         self.is_writable = True
+        self._budget.note(self, self.held_bytes())
+
+    # --- for the budget ---
+
+    def held_bytes(self) -> int:
+        """Returns how many bytes it holds, as far as they are counted."""
+        if self.transport is None or self.is_writable:
+            return 0
+        return self.transport.get_write_buffer_size()
+
+    def may_read(self) -> None:
+        """It has its turn: reads on, unless something else says to wait."""
+        self._has_room = True
+        self.resume_if_wanted()
+        self._has_room = False
+
+    def make_room(self) -> None:
+        """Ends, for others need the memory that it holds."""
+        raise NotImplementedError
+
+    def _wait_for_room(self) -> None:
+        """Stops reading until the budget gives it a turn."""
+        if self._reading and self.transport is not None:
+            self.pause_reading()
+            self._budget.wait(self)
 
     def write(self, data: bytes) -> None:
         if self.transport is not None:
@@ -73,6 +106,15 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
+        """Reads on what may be much: once it is its turn, where memory is short."""
+        if self._budget.is_tight and not self._has_room:
+            if not self._reading and self.transport is not None:
+                self._budget.wait(self)
+        else:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Reads on at once."""
         if not self._reading and self.transport is not None and not self.transport.is_closing():
             self._reading = True
             self.transport.resume_reading()

@@ -19,6 +19,7 @@ from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
 from router.errors import Draining, InternalError, Overloaded, RouterError
 from router.proxy.admission import HEALTH_PATH, Admission
+from router.proxy.budget import Budget
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
@@ -53,6 +54,7 @@ class Gateway:
         telemetry: Telemetry,
         deadlines: Deadlines,
         tasks: TaskSet,
+        budget: Budget,
         options: ProxyOptions,
         identity_of: Callable[[Any], CertificateIdentity | None],
         tracer: Tracer | None = None,
@@ -66,6 +68,7 @@ class Gateway:
         self._telemetry = telemetry
         self._tasks = tasks
         self._options = options
+        self._budget = budget
         self._clients = ClientAddresses(options.trusted_proxies)
         self._identity_of = identity_of
         self._tracer = tracer
@@ -80,6 +83,7 @@ class Gateway:
             wakes=wakes,
         )
         deadlines.sweep_with(pool.sweep)
+        deadlines.sweep_with(budget.look)
 
     def __repr__(self) -> str:
         return f"<Gateway {self.connections!r} {self._pool!r}>"
@@ -87,7 +91,11 @@ class Gateway:
     def connection(self, *, is_tls: bool) -> ClientConnection:
         """Returns the protocol of a client's connection that was just accepted."""
         return ClientConnection(
-            requests=self, register=self.connections, options=self._options, is_tls=is_tls
+            requests=self,
+            register=self.connections,
+            options=self._options,
+            budget=self._budget,
+            is_tls=is_tls,
         )
 
     def caller(self, transport: asyncio.BaseTransport, *, is_tls: bool) -> Caller:

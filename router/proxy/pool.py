@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded, RouterError
+from router.proxy.budget import Budget
 from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
 from router.proxy.sandbox_connection import SandboxConnection, State
 from router.proxy.signs_of_life import Dialled, SignsOfLife
@@ -47,6 +48,7 @@ class Pool:
         idle_timeout_s: float,
         connect_timeout_s: float,
         max_head_bytes: int,
+        budget: Budget,
         own_listeners: Callable[[], Iterable[tuple[str, int]]],
         resolver: Resolver,
     ) -> None:
@@ -61,6 +63,7 @@ class Pool:
         self._idle_timeout_s = idle_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self.max_head_bytes = max_head_bytes
+        self._budget = budget
         self._own_listeners = own_listeners
         self._resolver = resolver
         self._idle: dict[PoolKey, list[SandboxConnection]] = {}
@@ -324,7 +327,7 @@ class Pool:
         """Connects; where descriptors have run out, once more after idle connections were given up."""
 
         def protocol() -> SandboxConnection:
-            return SandboxConnection(self, key, address, host)
+            return SandboxConnection(self, key, address, host, self._budget)
 
         try:
             return await loop.create_connection(protocol, address, key[2])

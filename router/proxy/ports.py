@@ -41,7 +41,9 @@ class Side(Protocol):
 
     def pause_reading(self) -> None: ...
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        """Reads on, once it is its turn where memory is short."""
+        ...
 
     def resume_if_wanted(self) -> None:
         """Reads on, unless something else says to wait."""
@@ -133,6 +135,10 @@ class ClientRelay(Protocol):
 
     def close(self, code: CloseCode, reason: str, outcome_code: str) -> None: ...
 
+    def give_up(self) -> None:
+        """Ends it at once, for others need the memory."""
+        ...
+
 
 class SandboxRelay(Protocol):
     """A tunnel, as the sandbox's connection sees it."""
@@ -151,6 +157,10 @@ class SandboxRelay(Protocol):
     def sandbox_is_full(self) -> None: ...
 
     def sandbox_has_room(self) -> None: ...
+
+    def give_up(self) -> None:
+        """Ends it at once, for others need the memory."""
+        ...
 
 
 # --- what other rooms give -------------------------------------------------------------------
@@ -366,6 +376,7 @@ class ProxyOptions:
     max_header_bytes: int = 65_536
     max_request_line_bytes: int = 16_384
     max_body_bytes: int = 0
+    max_buffered_bytes: int = 0
     max_requests_per_sandbox: int = 0
     max_tunnels_per_client: int = 0
     trusted_proxies: Sequence[Network] = ()

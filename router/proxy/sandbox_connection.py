@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from router.auth.authorizer import PoolKey
-from router.errors import BadResponse
+from router.errors import BadResponse, Overloaded
+from router.proxy.budget import NO_MEMORY, Budget
 from router.proxy.connection import LARGE_BYTES, Connection
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
@@ -25,6 +26,7 @@ from router.proxy.wire.partial_head import check_partial_response
 from router.proxy.wire.response_head import ResponseHead, parse_response
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
+_NO_ROOM: Final = "the sandbox does not read, and memory was needed for others"
 _MAX_INTERIM_BYTES: Final = 4_194_304
 """Of all 1xx responses in front of one final one: an upload may report its progress for hours (RFC 9110 §15.2)."""
 
@@ -91,8 +93,10 @@ class SandboxConnection(Connection):
         "unread",
     )
 
-    def __init__(self, pool: Owner, key: PoolKey, address: str, host: bytes) -> None:
-        super().__init__()
+    def __init__(
+        self, pool: Owner, key: PoolKey, address: str, host: bytes, budget: Budget
+    ) -> None:
+        super().__init__(budget)
         self._pool = pool
         self.key = key
         self.address = address
@@ -142,7 +146,7 @@ class SandboxConnection(Connection):
         self._state = _IDLE
         self._exchange = self._reader = None
         if not self._reading:
-            self.resume_reading()
+            self.read_on()
         self._pool.release(self)
 
     def start_tunnel(self, tunnel: SandboxRelay) -> None:
@@ -219,6 +223,7 @@ class SandboxConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._budget.forget(self)
         tunnel, exchange = self._tunnel, self._exchange
         if tunnel is not None:
             self._closed()
@@ -234,6 +239,14 @@ class SandboxConnection(Connection):
                 self.resume_reading()
         elif self._exchange is None or self._exchange.client.is_writable:
             self.resume_reading()
+
+    def make_room(self) -> None:
+        """Ends, for others need the memory that it holds: its sandbox doesn't read, or doesn't end a head."""
+        if self._exchange is not None:
+            self._exchange.fail(Overloaded(NO_MEMORY, reason=_NO_ROOM))
+        elif self._tunnel is not None:
+            self._tunnel.give_up()
+        self.abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -264,6 +277,7 @@ class SandboxConnection(Connection):
             self._keep_partial(exchange, data, seen)
             return
         self._partial = None
+        self._budget.note_head(self, 0)
         self._heads(exchange, bytes(partial), end)
 
     def _keep_partial(self, exchange: Exchange, data: bytes, seen: int = 0) -> None:
@@ -273,6 +287,8 @@ class SandboxConnection(Connection):
             check_partial_response(self._partial, seen, max_head_bytes=self._pool.max_head_bytes)
         except BadResponse as exc:
             exchange.response_broken(exc)
+        else:
+            self._budget.note_head(self, len(self._partial))
 
     def _heads(self, exchange: Exchange, data: bytes, end: int) -> None:
         """Takes interim heads and the final one from `data`, whose first head ends at `end`."""

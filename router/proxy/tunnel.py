@@ -178,6 +178,10 @@ class Tunnel:
             self._goodbye = close_frame(code, reason)
             self._goodbye_code = outcome_code
 
+    def give_up(self) -> None:
+        """Ends at once: one side doesn't read, and others need the memory."""
+        self._finish("tunnel_overloaded", None)
+
     def on_deadline(self, now: float) -> None:
         """Called by the client's connection when `deadline_at` has passed."""
         idle_until = self._last_at + self._idle_s

@@ -135,6 +135,8 @@ class Limits:
     max_body_bytes: int
     max_connections: int
     max_handshakes: int
+    max_buffered_bytes: int | None
+    """None for `auto`, until the start has looked at the memory limit."""
     max_requests_per_sandbox: int
     max_tunnels_per_client: int
     max_idle_upstream: int

@@ -176,6 +176,16 @@ def byte_size(*, least: int, most: int = LARGEST_INTEGER, zero_is_off: bool = Fa
     return Kind("bytes", "BYTES", parse, int)
 
 
+def byte_size_or_auto(*, least: int) -> Kind:
+    """Bytes, or None for `auto`."""
+    size = byte_size(least=least)
+
+    def parse(text: str) -> int | None:
+        return None if text.lower() == "auto" else int(size.parse(text))
+
+    return Kind("bytes, `auto`", "BYTES|auto", parse, lambda value: value or "auto")
+
+
 def worker_count(*, most: int) -> Kind:
     """A number of processes, or None for `auto`."""
     number = integer(least=1, most=most)

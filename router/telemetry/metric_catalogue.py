@@ -1,7 +1,4 @@
-"""The catalogue of metrics: each family's name, labels, meaning.
-
-docs/metrics.md is generated from it: `python -m router.telemetry.metric_catalogue` prints the table.
-"""
+"""The catalogue of metrics: each family's name, labels, meaning; run as a module it prints the table of docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -221,6 +218,24 @@ FAMILIES: tuple[Family, ...] = (
         source=Source.READING,
     ),
     Family(
+        "sandbox_router_buffered_bytes",
+        Kind.GAUGE,
+        "max-buffered-bytes: what is held.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_buffered_bytes_limit",
+        Kind.GAUGE,
+        "max-buffered-bytes: what may be held.",
+        source=Source.READING,
+    ),
+    Family(
+        "sandbox_router_buffers_ended_total",
+        Kind.COUNTER,
+        "Connections ended because what they held did not move and others needed the memory.",
+        source=Source.READING,
+    ),
+    Family(
         "sandbox_router_client_connections",
         Kind.GAUGE,
         "Connections of clients, from the accept on: TLS handshakes are among them.",
@@ -328,12 +343,7 @@ FAMILIES: tuple[Family, ...] = (
         "Resident memory; pages that workers share count once per worker.",
         source=Source.PROCESS,
     ),
-    Family(
-        "process_virtual_memory_bytes",
-        Kind.GAUGE,
-        "Virtual memory.",
-        source=Source.PROCESS,
-    ),
+    Family("process_virtual_memory_bytes", Kind.GAUGE, "Virtual memory.", source=Source.PROCESS),
     Family("process_open_fds", Kind.GAUGE, "Open file descriptors.", source=Source.PROCESS),
     Family(
         "process_max_fds",

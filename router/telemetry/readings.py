@@ -46,6 +46,14 @@ class Handshaking(Protocol):
     def waiting(self) -> int: ...
 
 
+class Budget(Protocol):
+    """What all connections hold together."""
+
+    limit_bytes: int
+    held_bytes: int
+    ended: int
+
+
 class Reloading(Protocol):
     """A file, or several that belong together, that is read again when it changes."""
 
@@ -124,6 +132,13 @@ def read_pool(metrics: Metrics, pool: Connections) -> None:
         "sandbox_router_pool_connections",
         lambda: {("idle",): pool.idle_count, ("active",): pool.active_count},
     )
+
+
+def read_budget(metrics: Metrics, budget: Budget) -> None:
+    """Shows what connections hold, what they may hold, and how many were ended to make room."""
+    metrics.read_at_scrape("sandbox_router_buffered_bytes", lambda: budget.held_bytes)
+    metrics.read_at_scrape("sandbox_router_buffered_bytes_limit", lambda: budget.limit_bytes)
+    metrics.read_at_scrape("sandbox_router_buffers_ended_total", lambda: budget.ended)
 
 
 def read_file(metrics: Metrics, file: str, watched: Reloading) -> None:

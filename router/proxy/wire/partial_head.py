@@ -28,6 +28,11 @@ class PartialHead:
         return f"<PartialHead {len(self._data)} bytes>"
 
     @property
+    def size(self) -> int:
+        """How many bytes are held."""
+        return len(self._data)
+
+    @property
     def is_empty(self) -> bool:
         """True while nothing but empty lines has come (RFC 9112 §2.2)."""
         return not self._data

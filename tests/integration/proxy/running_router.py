@@ -25,6 +25,7 @@ from router.auth.static import StaticTokenAuthenticator
 from router.discovery.name_servers import NameServers
 from router.discovery.resolver import CachingResolver
 from router.proxy.admission import Admission
+from router.proxy.budget import Budget
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
@@ -102,6 +103,7 @@ class Plan:
     host: str = "127.0.0.1"
     resolver: CachingResolver | None = None
     deadline_interval_s: float = 0.01
+    max_buffered_bytes: int = 2**28
 
 
 class RunningRouter:
@@ -132,12 +134,14 @@ class RunningRouter:
         ]
         """What the pool takes for the router itself; it looks each time it dials."""
         self.resolver = plan.resolver or CachingResolver(ask=NameServers().ask, allow_loopback=True)
+        self.budget = Budget(limit_bytes=plan.max_buffered_bytes)
         self.pool = Pool(
             max_idle=plan.max_idle,
             max_idle_total=plan.max_idle_total,
             idle_timeout_s=plan.idle_timeout_s,
             connect_timeout_s=plan.connect_timeout_s,
             max_head_bytes=plan.limits.max_header_bytes,
+            budget=self.budget,
             own_listeners=lambda: self.own_listeners(),
             resolver=self.resolver,
         )
@@ -183,6 +187,7 @@ class RunningRouter:
             telemetry=self.telemetry,
             deadlines=self.deadlines,
             tasks=self.tasks,
+            budget=self.budget,
             options=options,
             identity_of=_identity_of,
         )

@@ -9,6 +9,7 @@ from router.app.access import build_access
 from router.app.proxy_options import build_pool
 from router.app.sandboxes import build_sandboxes
 from router.app.shown import show_readings
+from router.proxy.budget import Budget
 from router.routing.names import AddressesOnly
 from router.telemetry.metrics import Metrics
 from tests.unit.app.conftest import MakeSettings
@@ -22,7 +23,12 @@ async def test_what_the_parts_count_is_on_the_page(
     settings = make_settings(policy_file=policy)
     metrics = Metrics(version="1")
     with contextlib.closing(
-        build_pool(settings, own_listeners=lambda: (), resolver=AddressesOnly())
+        build_pool(
+            settings,
+            own_listeners=lambda: (),
+            resolver=AddressesOnly(),
+            budget=Budget(limit_bytes=2**20),
+        )
     ) as pool:
         sandboxes = build_sandboxes(settings, api=None, on_retired=pool.retire)
         access = build_access(settings, reviewer=None, current=sandboxes.current)

@@ -13,6 +13,7 @@ from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.policy import CurrentPolicy
 from router.proxy.admission import Admission
+from router.proxy.budget import Budget
 from router.proxy.connections import Connections
 from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
@@ -86,6 +87,9 @@ class Wire(asyncio.Transport):
         self._is_closing = True
         self.is_aborted = True
 
+    def set_write_buffer_limits(self, high: Any = None, low: Any = None) -> None:
+        pass
+
     def taken(self) -> bytes:
         """Returns what was sent since the last call."""
         sent, self.sent = self.sent, b""
@@ -126,6 +130,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.has_idle = True
+        self.budget = Budget(limit_bytes=2**30)
         self.opened: list[SandboxConnection] = []
         self.taken: list[Permit] = []
         self.dialled: list[Permit] = []
@@ -170,7 +175,7 @@ class Shelf:
     def _open(self, permit: Permit) -> SandboxConnection:
         address = permit.endpoint.addresses[0]
         host = f"{address}:{permit.port}".encode()
-        upstream = SandboxConnection(self, permit.key, address, host)
+        upstream = SandboxConnection(self, permit.key, address, host, self.budget)
         upstream.connection_made(Wire())
         self.opened.append(upstream)
         return upstream
@@ -303,6 +308,7 @@ class Stage:
             telemetry=self.records,
             deadlines=self.deadlines,
             tasks=self.tasks,
+            budget=self.shelf.budget,
             options=proxy_options,
             identity_of=options.pop("identity_of", lambda ssl_object: None),
             **options,

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from router.proxy.budget import Budget
 from router.proxy.closing_connection import ClosingConnection, State
 from router.proxy.ports import NEVER
 from tests.unit.proxy.stage import Wire, later
 
 
 def connected(wire: Wire) -> ClosingConnection:
-    connection = ClosingConnection()
+    connection = ClosingConnection(Budget(limit_bytes=2**30))
     connection.connection_made(wire)
     return connection
 
@@ -31,7 +32,7 @@ def on(sock: socket.socket) -> Wire:
 
 
 def test_it_begins_idle_and_may_last() -> None:
-    connection = ClosingConnection()
+    connection = ClosingConnection(Budget(limit_bytes=2**30))
     assert (connection.state, connection.deadline_at) == (State.IDLE, NEVER)
 
 
@@ -158,7 +159,7 @@ def test_an_end_in_the_middle_of_an_answer_is_visible() -> None:
             resets.append(self.transport)
 
     for wire in (half_sent, done):
-        connection = Noted()
+        connection = Noted(Budget(limit_bytes=2**30))
         connection.connection_made(wire)
         connection._abort()
     assert (resets, done.is_aborted) == ([half_sent], True)

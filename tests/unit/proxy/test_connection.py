@@ -10,18 +10,19 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
+from router.proxy.budget import Budget
 from router.proxy.connection import Connection
 from tests.unit.proxy.stage import Wire
 
 
 def connected(wire: Wire) -> Connection:
-    connection = Connection()
+    connection = Connection(Budget(limit_bytes=2**30))
     connection.connection_made(wire)
     return connection
 
 
 def test_without_a_transport_nothing_happens_and_nothing_fails() -> None:
-    connection = Connection()
+    connection = Connection(Budget(limit_bytes=2**30))
     connection.write(b"x")
     connection.writelines([b"x"])
     connection.pause_reading()
@@ -91,7 +92,7 @@ def test_a_reset_is_no_clean_end(loop_factory: Callable[[], asyncio.AbstractEven
                 super().connection_made(transport)
                 served.set_result(self)
 
-        server = await loop.create_server(Served, "127.0.0.1", 0)
+        server = await loop.create_server(lambda: Served(Budget(limit_bytes=2**30)), "127.0.0.1", 0)
         with socket.socket() as client:
             client.setblocking(False)
             async with server, asyncio.timeout(10):
@@ -110,7 +111,7 @@ def test_a_reset_is_no_clean_end(loop_factory: Callable[[], asyncio.AbstractEven
 async def test_data_that_takes_long_ends_the_turn_and_the_next_one_reads_on() -> None:
     class Slow(Connection):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(Budget(limit_bytes=2**30))
             self.turns = 0
 
         def data_received(self, data: bytes) -> None:
@@ -128,6 +129,9 @@ async def test_data_that_takes_long_ends_the_turn_and_the_next_one_reads_on() ->
     paused: list[bool] = []
 
     class Transport(asyncio.Transport):
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
         def pause_reading(self) -> None:
             paused.append(True)
 

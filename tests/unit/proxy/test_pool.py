@@ -16,6 +16,7 @@ import pytest
 from router.auth.anonymous import ANONYMOUS
 from router.auth.authorizer import Permit
 from router.errors import Forbidden, Overloaded
+from router.proxy.budget import Budget
 from router.proxy.outcome import UPSTREAM_ERRORS
 from router.proxy.pool import Pool
 from router.proxy.racing import ConnectFailed
@@ -92,6 +93,7 @@ async def make_pool() -> AsyncIterator[Make]:
             idle_timeout_s=idle_timeout_s,
             connect_timeout_s=connect_timeout_s,
             max_head_bytes=65_536,
+            budget=Budget(limit_bytes=2**30),
             own_listeners=lambda: own,
             resolver=resolver or AddressesOnly(),
         )

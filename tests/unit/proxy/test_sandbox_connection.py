@@ -86,7 +86,9 @@ class ForgetfulShelf(Shelf):
 
 def opened(exchange: Watched | None = None) -> tuple[SandboxConnection, Wire, ForgetfulShelf]:
     shelf, wire = ForgetfulShelf(), Wire()
-    upstream = SandboxConnection(shelf, ("pod", ("10.0.0.5",), 80), "10.0.0.5", b"10.0.0.5:80")  # type: ignore[arg-type]
+    upstream = SandboxConnection(
+        shelf, ("pod", ("10.0.0.5",), 80), "10.0.0.5", b"10.0.0.5:80", shelf.budget
+    )  # type: ignore[arg-type]
     upstream.connection_made(wire)
     if exchange is not None:
         upstream.carry(exchange, is_reused=False)  # type: ignore[arg-type]

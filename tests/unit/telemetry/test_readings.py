@@ -3,6 +3,7 @@ from collections import Counter
 
 import pytest
 
+from router.proxy.budget import Budget
 from router.proxy.pool import Pool
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
@@ -99,6 +100,7 @@ async def test_the_pools_numbers_are_those_of_a_real_pool(metrics):
         idle_timeout_s=1.0,
         connect_timeout_s=1.0,
         max_head_bytes=1024,
+        budget=Budget(limit_bytes=2**30),
         own_listeners=lambda: (),
         resolver=AddressesOnly(),
     )
