@@ -67,7 +67,10 @@ def parse_candidate(item: JsonObject) -> Candidate:
 
 
 def _standing(intent: Intent, metadata: JsonObject, ready: JsonObject) -> Standing:
-    if metadata.get("deletionTimestamp") is not None or intent is Intent.FINISHED:
+    if metadata.get("deletionTimestamp") is not None or intent in (
+        Intent.FINISHED,
+        Intent.OVER,
+    ):
         return Standing.FINISHED
     if intent is Intent.SUSPENDED:
         return Standing.SUSPENDED

@@ -49,6 +49,7 @@ class TestParsing:
             ({"is_ready": False}, Standing.NOT_READY),
             ({"is_ready": False, "reason": "PodFailed"}, Standing.FINISHED),
             ({"is_ready": False, "reason": "SandboxExpired"}, Standing.FINISHED),
+            ({"mode": "Suspended", "is_ready": False, "reason": "PodFailed"}, Standing.FINISHED),
             ({"deletionTimestamp": "2026-11-01T00:00:00Z"}, Standing.FINISHED),
             (
                 {"controlled_by": owner("SandboxWarmPool", "pool", "p", group=EXTENSIONS)},
