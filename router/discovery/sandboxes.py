@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from router.discovery.idle_timeout import IDLE_TIMEOUT_ANNOTATION, read_idle_timeout
 from router.discovery.objects import (
     EXTENSIONS_GROUP,
     condition,
@@ -103,6 +104,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     not_before, unreadable_time = _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION))
     path_mode, unreadable_mode = _path_mode(annotations.get(PATH_MODE_ANNOTATION))
     wakes_on_request, unreadable_wake = _wake(annotations.get(WAKE_ANNOTATION))
+    unreadable_idle = _idle_timeout(annotations.get(IDLE_TIMEOUT_ANNOTATION))
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
     if metadata.get("deletionTimestamp") is not None:
         reason = "SandboxDeleting"
@@ -117,7 +119,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             _claim_uid(metadata, name),
             not_before,
             path_mode,
-            (*unreadable_time, *unreadable_mode, *unreadable_wake),
+            (*unreadable_time, *unreadable_mode, *unreadable_wake, *unreadable_idle),
             wakes_on_request,
         ),
         shutdown_at=_shutdown_at(item) if intent is Intent.SUSPENDED else 0.0,
@@ -141,6 +143,17 @@ def _wake(value: object) -> tuple[bool, tuple[str, ...]]:
     return False, (
         f"its owner has not asked for requests to wake it: the annotation {WAKE_ANNOTATION} is "
         f"{_shown(value)}; it must be {ON_REQUEST}",
+    )
+
+
+def _idle_timeout(value: object) -> tuple[str, ...]:
+    """Returns what to tell people: the router itself does nothing with it, `suspend-idle` does."""
+    _, complaint = read_idle_timeout(value)
+    if not complaint:
+        return ()
+    return (
+        f"it is never suspended for idleness: the annotation {IDLE_TIMEOUT_ANNOTATION} is "
+        f"{_shown(value)}; it must be a duration like 45s, 30m or 8h",
     )
 
 

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from router.cli.commands import main
-from router.settings.table import TABLE
 from router.suspender.options import Options
 from tests.deploy.matrix import MATRIX
 from tests.deploy.rendering import NAMESPACE, SUSPENDER, TOKEN_REVIEW, Objects, chart
@@ -136,7 +135,6 @@ def test_the_policy_holds_the_account_and_can_be_left_out() -> None:
     assert chart({**ON, "admissionPolicy": {"enabled": False}}).of(POLICY) == []
 
 
-@pytest.mark.skipif("wake" not in TABLE, reason="needs the setting wake")
 @pytest.mark.parametrize(("wake", "verbs"), [("all", "patch"), ("annotated", "patch"), ("off", "")])
 def test_the_router_may_patch_only_when_requests_wake_and_is_held_to_running(
     wake: str, verbs: str

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from router.discovery.idle_timeout import IDLE_TIMEOUT_ANNOTATION
 from router.discovery.notes import is_plain, notes_of
 from router.discovery.pods import PodRecord, parse_pod
 from router.discovery.sandboxes import parse_sandbox
@@ -14,6 +15,7 @@ from router.routing.index import EndpointIndex
 from tests.fakes.cluster_objects import pod, sandbox
 
 REF = SandboxRef("default", "box")
+BAD_IDLE_TIMEOUT = {IDLE_TIMEOUT_ANNOTATION: "soon"}
 BAD_TIME = {"router.agents.x-k8s.io/tokens-not-before": "2026-12-01"}
 
 
@@ -128,12 +130,25 @@ def test_an_address_that_cannot_be_a_pods_is_named() -> None:
     )
 
 
+def test_an_idle_timeout_that_is_no_duration_is_named() -> None:
+    box = parse_sandbox(sandbox("box", uid="box-1", annotations=BAD_IDLE_TIMEOUT))
+
+    (note,) = notes_of(REF, box, [])
+
+    assert note == (
+        "it is never suspended for idleness: the annotation router.agents.x-k8s.io/idle-timeout is "
+        "'soon'; it must be a duration like 45s, 30m or 8h"
+    )
+
+
 @pytest.mark.parametrize(
     ("annotations", "pods", "expected"),
     [
         ({}, [], True),
         ({}, [a_pod("box")], True),
         (BAD_TIME, [], False),
+        (BAD_IDLE_TIMEOUT, [], False),
+        ({IDLE_TIMEOUT_ANNOTATION: "30m"}, [], True),
         ({}, [a_pod("box"), a_pod("evil")], False),
         ({}, [a_pod("box", address="0.0.0.0")], False),
     ],
