@@ -29,6 +29,7 @@ _RFC3339 = re.compile(
 )
 _DIGITS = re.compile(r"[0-9]{1,6}", re.ASCII)
 _NULL = "tag:yaml.org,2002:null"
+_BOOL = "tag:yaml.org,2002:bool"
 _TAGS = {
     f"tag:yaml.org,2002:{name}"
     for name in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
@@ -62,7 +63,7 @@ def parse_policy(content: bytes) -> Policy:
 class _Document:
     """A YAML document as plain values, with the line of each.
 
-    Scalars stay as they are written (an id of digits is text, `no` is a name) except where a number is meant: in `ports`.
+    Scalars stay as they are written (an id of digits is text, `no` is a name) except where a number is meant, in `ports`, or yes or no, in `wake`.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -104,6 +105,8 @@ class _Document:
         text = str(node.value)
         if path[-2:-1] == ("ports",) and _DIGITS.fullmatch(text):
             return int(text)
+        if path[-1:] == ("wake",) and node.tag == _BOOL and text in ("true", "false"):
+            return text == "true"
         return text
 
     def _key(self, key: yaml.Node, path: Path) -> str:

@@ -261,3 +261,22 @@ def test_dns_names_are_the_same_in_any_case() -> None:
     [rule] = parse_policy(text).rules
 
     assert rule.principal == PrincipalMatch(identity="build.example.com", kind="dns")
+
+
+@pytest.mark.parametrize(("said", "wakes"), [("true", True), ("false", False)])
+def test_a_grant_in_the_file_says_whether_it_wakes(said: str, wakes: bool) -> None:
+    policy = parse_policy(
+        b"rules:\n  - principal: {subject: a}\n"
+        b"    sandboxes: [{namespace: t, name: b, wake: " + said.encode() + b"}]\n"
+    )
+    (rule,) = policy.rules
+
+    assert [grant.wake for grant in rule.grants] == [wakes]
+
+
+@pytest.mark.parametrize("said", ["yes", '"true"', "1", "True"])
+def test_a_right_to_wake_is_said_by_true_and_by_nothing_else(said: str) -> None:
+    text = f"rules:\n  - principal: {{subject: a}}\n    sandboxes: [{{namespace: t, name: b, wake: {said}}}]\n"
+
+    with pytest.raises(ValueError, match="wake must be true or false"):
+        parse_policy(text.encode())
