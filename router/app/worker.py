@@ -35,6 +35,7 @@ from router.kube.reviews import KubernetesReviewer
 from router.proxy.admission import Admission
 from router.proxy.budget import Budget
 from router.proxy.connections import Connections
+from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.own_paths import OwnPaths
@@ -253,20 +254,27 @@ class Worker:
         wakes = build_wakes(
             settings, resources, api=wake_api, index=self.sandboxes.index, telemetry=telemetry
         )
+        deadlines.sweep_with(pool.sweep)
+        deadlines.sweep_with(budget.look)
         self.gateway = Gateway(
             admission=admission,
-            source=self.sandboxes.source,
+            connector=Connector(
+                admission=admission,
+                source=self.sandboxes.source,
+                pool=pool,
+                telemetry=telemetry,
+                options=options,
+                wakes=wakes,
+                own_paths=OwnPaths(awake=self._activity, awake_limit_s=settings.time.awake_limit_s),
+            ),
             connections=connections,
             pool=pool,
             telemetry=telemetry,
-            deadlines=deadlines,
             tasks=openings,
             budget=budget,
             options=options,
             identity_of=_identity_of,
             tracer=tracer,
-            own_paths=OwnPaths(awake=self._activity, awake_limit_s=settings.time.awake_limit_s),
-            wakes=wakes,
         )
         self._explainer = Explainer(
             admission=admission,

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from router.auth.authorizer import Permit
-from router.errors import Draining, Forbidden
+from router.errors import Draining, Forbidden, Overloaded
 from router.proxy.client_connection import ClientConnection
 from router.proxy.closing_connection import State
 from router.proxy.deadlines import Deadlines
@@ -82,9 +82,11 @@ class Connections:
             self._door.left(client)
             self._telemetry.connection_closed()
 
-    def admit(self, client: ClientConnection) -> bool:
-        """Returns True when a connection that waits outside has a place by now."""
-        return self._door.admit(client)
+    def admit(self, client: ClientConnection) -> None:
+        """Lets in a connection that waits outside and asks for something. Raises Overloaded when there is still no place."""
+        if not self._door.admit(client):
+            self._door.turned_away(client)
+            raise Overloaded
 
     def turned_away(self, client: Newcomer) -> None:
         """Notes that who waited outside is told that there is no place."""

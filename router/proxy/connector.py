@@ -17,6 +17,7 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.admission import Admission
+from router.proxy.own_paths import Answering, OwnPaths, is_for_router
 from router.proxy.pool import Pool
 from router.proxy.ports import (
     NEVER,
@@ -59,9 +60,11 @@ class Connector:
         telemetry: Telemetry,
         options: ProxyOptions,
         wakes: WakeDesk | None = None,
+        own_paths: OwnPaths | None = None,
     ) -> None:
-        """`wakes` must be given where the options say that requests wake sandboxes."""
+        """`wakes` must be given where the options say that requests wake sandboxes. Without `own_paths` none is the router's."""
         self.wakes = wakes
+        self.own_paths = own_paths
         self.admission = admission
         self.source = source
         self.pool = pool
@@ -73,16 +76,14 @@ class Connector:
 
     async def open(
         self, request: Request, decided: Permit | Pending | None
-    ) -> tuple[SandboxConnection, bool]:
+    ) -> tuple[SandboxConnection | Answering, bool]:
         """Returns a connection to the pod that the request was permitted, and whether it had been used before.
+
+        A request for the router itself gets what answers it instead.
 
         `decided` is what the last step() returned, None to ask anew. Raises the RouterError that the client is told.
         """
         return await _Opening(self, request).run(decided)
-
-    async def permitted(self, request: Request, decided: Permit | Pending | None) -> None:
-        """Returns once the request is permitted, without dialling. Raises the RouterError that the client is told."""
-        await _Opening(self, request).permitted(decided)
 
 
 class _Opening:
@@ -100,8 +101,10 @@ class _Opening:
         self._failed: tuple[Endpoint, str] | None = None
         """What was dialled last, and why it failed."""
 
-    async def run(self, decided: Permit | Pending | None) -> tuple[SandboxConnection, bool]:
-        request = self._request
+    async def run(
+        self, decided: Permit | Pending | None
+    ) -> tuple[SandboxConnection | Answering, bool]:
+        request, own_paths = self._request, self._connector.own_paths
         step = self._connector.admission.step
         # With a Permit at hand, the gateway has looked for an idle connection itself.
         may_reuse = not isinstance(decided, Permit)
@@ -112,6 +115,8 @@ class _Opening:
                 await self._wait(decided)
                 decided = None
                 continue
+            if own_paths is not None and is_for_router(request):
+                return own_paths.answering(request), False
             if may_reuse and not request.outcome.retries:
                 idle = self._connector.pool.take(decided)
                 if idle is not None:
@@ -121,12 +126,6 @@ class _Opening:
                 return dialled, False
             request.permit = decided = None
             may_reuse = True
-
-    async def permitted(self, decided: Permit | Pending | None) -> None:
-        while not isinstance(decided, Permit):
-            if decided is not None:
-                await self._wait(decided)
-            decided = self._connector.admission.step(self._request)
 
     # --- waiting ----------------------------------------------------------------------------
 

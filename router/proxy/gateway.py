@@ -13,21 +13,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
-from router.errors import Draining, InternalError, Overloaded, RouterError
+from router.errors import Draining, InternalError, RouterError
 from router.proxy.admission import HEALTH_PATH, Admission
 from router.proxy.budget import Budget
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
-from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
-from router.proxy.own_paths import OwnPaths, is_for_router
+from router.proxy.own_paths import PREFIX, is_for_router
 from router.proxy.pool import Pool
-from router.proxy.ports import EndpointSource, ProxyOptions, Telemetry, Tracer, WakeDesk
+from router.proxy.ports import ProxyOptions, Telemetry, Tracer
 from router.proxy.request import Caller, Pending, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses, Peer
@@ -37,9 +36,6 @@ from router.tasks import TaskSet
 
 logger = logging.getLogger("sandbox_router.proxy")
 
-_H: Final = 0x68
-_DOT: Final = 0x2E
-
 
 class Gateway:
     """Takes each request from its head to a connection to the right pod."""
@@ -48,20 +44,16 @@ class Gateway:
         self,
         *,
         admission: Admission,
-        source: EndpointSource,
+        connector: Connector,
         connections: Connections,
         pool: Pool,
         telemetry: Telemetry,
-        deadlines: Deadlines,
         tasks: TaskSet,
         budget: Budget,
         options: ProxyOptions,
         identity_of: Callable[[Any], CertificateIdentity | None],
         tracer: Tracer | None = None,
-        own_paths: OwnPaths | None = None,
-        wakes: WakeDesk | None = None,
     ) -> None:
-        """`wakes` must be given where the options say that requests wake sandboxes."""
         self.connections = connections
         self._admission = admission
         self._pool = pool
@@ -72,18 +64,8 @@ class Gateway:
         self._clients = ClientAddresses(options.trusted_proxies)
         self._identity_of = identity_of
         self._tracer = tracer
-        self._own_paths = own_paths
         self._names_by_path = bool(admission.path_root)
-        self._connector = Connector(
-            admission=admission,
-            source=source,
-            pool=pool,
-            telemetry=telemetry,
-            options=options,
-            wakes=wakes,
-        )
-        deadlines.sweep_with(pool.sweep)
-        deadlines.sweep_with(budget.look)
+        self._connector = connector
 
     def __repr__(self) -> str:
         return f"<Gateway {self.connections!r} {self._pool!r}>"
@@ -119,29 +101,21 @@ class Gateway:
             reopener=self,
         )
         self._telemetry.request_started()
-        # A look at the path's first letter spares most requests two questions about all of it.
         target = head.target
-        first = target[1] if len(target) > 1 else 0
         try:
-            if (
-                first == _H
-                and target.startswith(HEALTH_PATH)
-                and self._admission.is_health_check(head)
-            ):
+            if target.startswith(HEALTH_PATH) and self._admission.is_health_check(head):
                 if self.connections.is_draining:
                     raise Draining
                 self._admission.check_table()
                 exchange.answered_here(200, health_answer)
                 return
-            if client.is_extra and not self.connections.admit(client):
-                self.connections.turned_away(client)
-                raise Overloaded
+            if client.is_extra:
+                self.connections.admit(client)
             if self._tracer is not None:
                 self._tracer.begin(head, client.peer, exchange.outcome, exchange.started_at)
             decided = self._admission.step(exchange)
-            if isinstance(decided, Permit):
-                if (first == _DOT or self._names_by_path) and self._carry_own(exchange):
-                    return
+            is_own = (self._names_by_path or target.startswith(PREFIX)) and is_for_router(exchange)
+            if isinstance(decided, Permit) and not is_own:
                 idle = self._pool.take(decided)
                 if idle is not None:
                     idle.carry(exchange, is_reused=True)
@@ -150,13 +124,6 @@ class Gateway:
         except Exception as exc:
             exchange.fail(_as_error(exc))
 
-    def _carry_own(self, exchange: Exchange) -> bool:
-        """Returns True when a permitted request is for the router itself, which answers it."""
-        if self._own_paths is None or not is_for_router(exchange):
-            return False
-        self._own_paths.carry(exchange)
-        return True
-
     def reopen(self, exchange: Exchange) -> None:
         """Opens a new connection for an exchange whose reused one had just been closed by the sandbox."""
         exchange.permit = None
@@ -164,11 +131,6 @@ class Gateway:
 
     async def _open(self, exchange: Exchange, decided: Permit | Pending | None) -> None:
         try:
-            if self._own_paths is not None and is_for_router(exchange):
-                await self._connector.permitted(exchange, decided)
-                exchange.task = None
-                self._own_paths.carry(exchange)
-                return
             connection, is_reused = await self._connector.open(exchange, decided)
             exchange.task = None
             if exchange.outcome.trace is not None:

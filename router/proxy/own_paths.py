@@ -19,6 +19,7 @@ from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.request import Request
 from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
 from router.routing.endpoint import Endpoint
 
@@ -53,19 +54,18 @@ class OwnPaths:
     def __repr__(self) -> str:
         return f"<OwnPaths awake_limit_s={self._awake_limit_s:g}>"
 
-    def carry(self, exchange: Exchange) -> None:
-        """Answers a permitted request in the sandbox's stead."""
-        assert exchange.permit is not None
-        assert exchange.target is not None
-        head = exchange.head
-        path = head.target[len(exchange.target.path_root) + len(PREFIX) :].partition(b"?")[0]
+    def answering(self, request: Request) -> Answering:
+        """Returns what answers a permitted request in the sandbox's stead. Raises NoSuchRouterPath, MethodNotAllowed, BadRequest."""
+        assert request.target is not None
+        head = request.head
+        path = head.target[len(request.target.path_root) + len(PREFIX) :].partition(b"?")[0]
         if path != _AWAKE:
             raise NoSuchRouterPath
         if head.method != b"POST":
             raise MethodNotAllowed(allow="POST")
         if head.content_length is not None and head.content_length > _MAX_BODY:
             raise _too_large()
-        exchange.attach(_Answering(self, exchange), is_reused=False)
+        return Answering(self, head)
 
     def keep_awake(self, endpoint: Endpoint, body: bytes) -> bytes:
         """Returns the answer to a wish. Raises BadRequest."""
@@ -90,13 +90,14 @@ class OwnPaths:
         return float(seconds)
 
 
-class _Answering:
+class Answering:
     """Stands where a sandbox's connection would: it is written the request, and gives the response."""
 
     __slots__ = (
         "_body",
         "_exchange",
         "_has_head",
+        "_head",
         "_own",
         "_reader",
         "host",
@@ -104,32 +105,33 @@ class _Answering:
         "is_writable",
     )
 
-    def __init__(self, own: OwnPaths, exchange: Exchange) -> None:
+    def __init__(self, own: OwnPaths, head: RequestHead) -> None:
         self.host = b"sandbox-router"
         self.is_retired = False
         self.is_writable = True
         self._own = own
-        self._exchange = exchange
+        self._exchange: Exchange | None = None
+        self._head = head
         self._has_head = False
         self._body: list[bytes] = []
-        head = exchange.head
         self._reader: BodyReader = (
             ChunkedReader() if head.is_chunked else LengthReader(head.content_length or 0)
         )
+
+    def carry(self, exchange: Exchange, *, is_reused: bool) -> None:
+        """Takes the exchange's request, and gives it the response."""
+        self._exchange = exchange
+        exchange.attach(self, is_reused=is_reused)
 
     def write(self, data: bytes) -> None:
         if not self._has_head:
             self._has_head = True
             data = data.partition(b"\r\n\r\n")[2]
-            if self._exchange.head.expects_continue and not data:
+            if self._head.expects_continue and not data:
                 # Later: whoever writes is still within the beginning of the exchange.
                 asyncio.get_running_loop().call_soon(self._continue)
         try:
-            end = (
-                self._reader.feed(data, self._body)
-                if data or not self._exchange.head.has_body
-                else -1
-            )
+            end = self._reader.feed(data, self._body) if data or not self._head.has_body else -1
         except FramingError:
             return  # the client's side has noticed too
         if end >= 0 or self._reader.body_bytes > _MAX_BODY:
@@ -139,12 +141,13 @@ class _Answering:
         self.write(b"".join(pieces))
 
     def _continue(self) -> None:
-        if self._is_awaited():
-            self._exchange.response_interim(parse_response(_CONTINUE))
+        exchange = self._awaited()
+        if exchange is not None:
+            exchange.response_interim(parse_response(_CONTINUE))
 
     def _answer(self) -> None:
-        exchange = self._exchange
-        if not self._is_awaited():
+        exchange = self._awaited()
+        if exchange is None:
             return
         assert exchange.permit is not None
         try:
@@ -160,8 +163,12 @@ class _Answering:
         )
         exchange.response_whole(parse_response(head), None, [body], clean=True)
 
-    def _is_awaited(self) -> bool:
-        return self._exchange.sandbox is self and not self._exchange.response_started
+    def _awaited(self) -> Exchange | None:
+        """Returns the exchange while it still waits for its response."""
+        exchange = self._exchange
+        if exchange is None or exchange.sandbox is not self or exchange.response_started:
+            return None
+        return exchange
 
     # --- what a connection does otherwise ---
 

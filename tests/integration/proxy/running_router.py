@@ -28,6 +28,7 @@ from router.proxy.admission import Admission
 from router.proxy.budget import Budget
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
+from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.outcome import Outcome
@@ -179,13 +180,20 @@ class RunningRouter:
             identity_in_header=parse_xfcc,
             options=options,
         )
+        self.deadlines.sweep_with(self.pool.sweep)
+        self.deadlines.sweep_with(self.budget.look)
         self.gateway = Gateway(
             admission=self.admission,
-            source=source,
+            connector=Connector(
+                admission=self.admission,
+                source=source,
+                pool=self.pool,
+                telemetry=self.telemetry,
+                options=options,
+            ),
             connections=self.clients,
             pool=self.pool,
             telemetry=self.telemetry,
-            deadlines=self.deadlines,
             tasks=self.tasks,
             budget=self.budget,
             options=options,

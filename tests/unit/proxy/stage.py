@@ -15,6 +15,7 @@ from router.auth.policy import CurrentPolicy
 from router.proxy.admission import Admission
 from router.proxy.budget import Budget
 from router.proxy.connections import Connections
+from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
 from router.proxy.gateway import Gateway
@@ -300,13 +301,22 @@ class Stage:
             identity_in_header=options.pop("identity_in_header", lambda value: None),
             options=proxy_options,
         )
+        self.deadlines.sweep_with(self.shelf.sweep)
+        self.deadlines.sweep_with(self.shelf.budget.look)
         self.gateway = Gateway(
             admission=self.admission,
-            source=source,
+            connector=Connector(
+                admission=self.admission,
+                source=source,
+                pool=self.shelf,  # type: ignore[arg-type]
+                telemetry=self.records,
+                options=proxy_options,
+                wakes=options.pop("wakes", None),
+                own_paths=options.pop("own_paths", None),
+            ),
             connections=self.clients,
             pool=self.shelf,  # type: ignore[arg-type]
             telemetry=self.records,
-            deadlines=self.deadlines,
             tasks=self.tasks,
             budget=self.shelf.budget,
             options=proxy_options,
