@@ -137,6 +137,61 @@ async def test_the_account_is_held_to_the_mode_whatever_its_rights(cluster: Clus
     await cluster.admin.change_sandbox(ns, "box", {"metadata": {"labels": {"by": "others"}}})
 
 
+async def test_the_router_may_wake_and_nothing_else(cluster: Cluster) -> None:
+    cluster.ours()
+    ns = await cluster.namespace()
+    values = {"config": {**TOKEN_REVIEW["config"], "wake": "all"}, "suspendIdle": {"enabled": True}}
+    await apply(cluster, chart(values))
+    token = await cluster.admin.account_token(NAMESPACE, "sandbox-router")
+    bare = replace(cluster.access, cert_file=None, key_file=None, token_file=None)
+    await make(cluster.admin, ns, "box")
+    path = f"{SANDBOXES}/namespaces/{ns}/sandboxes/box"
+    asleep = {"spec": {"operatingMode": "Suspended"}}
+    await cluster.admin.change_sandbox(ns, "box", asleep)
+    wake = {**SUSPEND, "value": "Running"}
+
+    old = f"/apis/agents.x-k8s.io/v1alpha1/namespaces/{ns}/sandboxes"
+    item = {
+        "apiVersion": "agents.x-k8s.io/v1alpha1",
+        "kind": "Sandbox",
+        "metadata": {"name": "old"},
+        "spec": {"replicas": 0, "podTemplate": {"spec": {"containers": [{"image": "a"}]}}},
+    }
+    await cluster.admin.request("POST", old, item)
+
+    async with KubernetesApi(access=replace(bare, authorization=f"Bearer {token}")) as api:
+
+        async def tried(*operations: dict[str, Any], where: str = path) -> str:
+            try:
+                await api.patch_json(where, list(operations), timeout_s=10.0)
+            except ApiError as error:
+                return error.message
+            return "done"
+
+        # A changed policy is heard of within seconds, and so are changed rights.
+        async with asyncio.timeout(60):
+            while "spec but operatingMode" not in await tried(IMAGE, wake):
+                original = {**IMAGE, "value": "example/app:1"}
+                await cluster.admin.request(
+                    "PATCH",
+                    path,
+                    [original, SUSPEND],  # type: ignore[arg-type]
+                    kind="application/json-patch+json",
+                )
+                await asyncio.sleep(0.5)
+        assert await tried(wake) == "done"
+        assert "to Running only" in await tried(SUSPEND)
+        scale = {"op": "replace", "path": "/spec/replicas", "value": 1}
+        assert "spec but operatingMode" in await tried(IMAGE, scale, where=f"{old}/old")
+        assert await tried(scale, where=f"{old}/old") == "done"
+        assert "to Running only" in await tried({**scale, "value": 0}, where=f"{old}/old")
+        assert (await api.get_json(path, {}, read_timeout_s=10.0))["kind"] == "Sandbox"
+
+    box = await read(cluster.admin, ns, "box")
+    assert box["spec"]["operatingMode"] == "Running"
+    assert box["spec"]["podTemplate"]["spec"]["containers"][0]["image"] == "example/app:1"
+
+
 async def test_two_processes_share_the_work_with_no_more_rights_than_the_chart_gives(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -153,6 +208,7 @@ async def test_two_processes_share_the_work_with_no_more_rights_than_the_chart_g
 
     async with ActivityRouter(lambda: document) as router:
         args = ("--routers", router.address, "--namespace", NAMESPACE, "--lease", ACCOUNT)
+        args += ("--namespaces", ns)
         async with suspending(kubeconfig, *args) as one, suspending(kubeconfig, *args) as two:
             both = (one, two)
             await until(

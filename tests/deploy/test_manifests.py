@@ -25,6 +25,7 @@ SAME_AS = {
     "overlays/namespaced": {
         "config": {**TOKEN_REVIEW["config"], "namespaces": ["team-a", "team-b"]}
     },
+    "overlays/wake": {"config": {**TOKEN_REVIEW["config"], "wake": "annotated"}},
     "overlays/suspend-idle": {**TOKEN_REVIEW, "suspendIdle": {"enabled": True}},
     "overlays/monitoring": {**TOKEN_REVIEW, "metrics": {"dashboard": {"enabled": True}}},
     "overlays/kind": {

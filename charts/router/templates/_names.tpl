@@ -106,7 +106,7 @@ app.kubernetes.io/name: {{ . }}
   verbs: [list, watch]
 - apiGroups: [agents.x-k8s.io]
   resources: [sandboxes]
-  verbs: [list, watch{{ if include "router.wakes" . }}, patch{{ end }}]
+  verbs: [{{ if include "router.wakes" . }}get, {{ end }}list, watch{{ if include "router.wakes" . }}, patch{{ end }}]
 - apiGroups: [extensions.agents.x-k8s.io]
   resources: [sandboxclaims]
   verbs: [list, watch]
