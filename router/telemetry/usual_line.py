@@ -44,6 +44,7 @@ class UsualLines:
             outcome.code
             or outcome.error_reason
             or outcome.upstream_error
+            or outcome.woke
             or first_byte_s is None
             or method is None
             or not path.startswith(b"/")

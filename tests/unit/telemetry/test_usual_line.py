@@ -66,6 +66,7 @@ durations = st.none() | st.floats(min_value=0, max_value=100_000)
     first_byte_s=durations,
     retries=st.integers(0, 3),
     port=st.integers(0, 65535),
+    woke=st.sampled_from([False, False, True]),
 )
 @settings(max_examples=300)
 def test_every_line_says_what_the_one_made_field_by_field_says(**facts: Any) -> None:
@@ -103,6 +104,7 @@ def test_a_request_that_its_sandbox_answered_is_ordinary(facts: dict[str, Any]) 
         {"code": "client_closed"},
         {"error_reason": "ECONNRESET"},
         {"upstream_error": "response_cut"},
+        {"woke": True},
         {"first_byte_s": None},
         {"method": b"BREW"},
         {"path": b"*"},
