@@ -52,6 +52,8 @@ def happen(world: World) -> None:
     router.is_reachable = chance() > 0.05 if router.is_reachable else chance() < 0.3
     router.is_complete = chance() > 0.01 if router.is_complete else chance() < 0.3
     world.is_api_away = chance() < 0.01 if not world.is_api_away else chance() < 0.5
+    if chance() < 0.001:
+        world.restart_suspender(world.random.randrange(len(world.suspenders)))
     for suspender in world.suspenders:
         if chance() < 0.01:
             suspender.lag_s = world.random.choice((60.0, 300.0, 900.0))

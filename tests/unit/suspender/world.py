@@ -21,7 +21,8 @@ from router.suspender.verdict import Verdict
 class Promise:
     """Somebody asked for a sandbox to be kept awake. Until a suspender has heard of it, it lives and dies with that router."""
 
-    router: int
+    router: int | None
+    """None once that router has ended: then only suspenders remember it."""
     until: float
     is_heard: bool = False
 
@@ -119,9 +120,20 @@ class World:
     def _lose(self, number: int) -> None:
         for box in self.boxes.values():
             box.streams.discard(number)
+            for promise in box.promises:
+                if promise.router == number:
+                    promise.router = None
             box.promises = [
-                promise for promise in box.promises if promise.is_heard or promise.router != number
+                promise
+                for promise in box.promises
+                if promise.is_heard or promise.router is not None
             ]
+
+    def restart_suspender(self, place: int) -> None:
+        """It comes back with an empty memory: what only suspenders remembered is forgotten."""
+        self.suspenders[place] = Suspender(self, is_leader=self.suspenders[place].is_leader)
+        for box in self.boxes.values():
+            box.promises = [promise for promise in box.promises if promise.router is not None]
 
     def request(self, box: Box, number: int) -> None:
         """Wakes it if need be, and is answered."""
