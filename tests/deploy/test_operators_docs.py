@@ -28,6 +28,7 @@ OTHER_WORDS = (
     "check-config",
     "no-store",
     "not-before",
+    "suspend-idle",
 )
 """Words with hyphens, in code style, that are no settings: names of objects, and of keys in other files."""
 
