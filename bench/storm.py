@@ -1,0 +1,200 @@
+"""A storm of wakes: 2,000 requests for 500 suspended sandboxes within a second: `python -m bench.storm`.
+
+The API server takes 200 ms for a patch and allows five at a time. Beside the storm somebody calls a sandbox that is up, a hundred
+times a second: first in quiet, then during the storm. The router is a process of its own; API, sandboxes and callers are this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.kubernetes_api import FakeKubernetes
+from tests.fakes.router_process import RouterProcess, router
+from tests.fakes.sleepy_cluster import SleepyCluster
+
+SANDBOXES = 500
+REQUESTS = 2000
+NAMESPACES = 10
+CALL_S = 0.2
+CALLS_AT_ONCE = 5
+QUIET_S = 10.0
+
+
+class SlowApi:
+    """Takes its time for patches, and refuses those beyond a few at once."""
+
+    def __init__(self, api: FakeKubernetes) -> None:
+        self._serve: Callable[[web.Request], Awaitable[web.StreamResponse]] = api._serve
+        self.running = self.most = self.refused = 0
+        self.times: list[float] = []
+        self.patched: Counter[str] = Counter()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "PATCH":
+            return await self._serve(request)
+        if self.running >= CALLS_AT_ONCE:
+            self.refused += 1
+            return web.Response(status=429, headers={"Retry-After": "1"})
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.times.append(time.monotonic())
+        self.patched[request.path] += 1
+        try:
+            await asyncio.sleep(CALL_S)
+            return await self._serve(request)
+        finally:
+            self.running -= 1
+
+
+async def ask(port: int, name: str, namespace: str) -> tuple[str, float]:
+    """Returns the status, or the router's code, and how long it took."""
+    began = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = (
+        "GET / HTTP/1.1",
+        "Host: r",
+        f"X-Sandbox-ID: {name}",
+        f"X-Sandbox-Namespace: {namespace}",
+        "Connection: close",
+    )
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    told = (await reader.read()).decode("latin-1")
+    writer.close()
+    _, is_error, rest = told.partition("X-Sandbox-Router-Error: ")
+    said = rest.split("\r\n", 1)[0] if is_error else told.split(" ", 2)[1]
+    return said, time.monotonic() - began
+
+
+async def bystander(port: int, until: Callable[[], bool]) -> list[float]:
+    """Calls the sandbox that is up on one kept-alive connection, a hundred times a second. Returns how long each took."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    took = []
+    while not until():
+        began = time.monotonic()
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: r\r\nX-Sandbox-ID: up\r\nX-Sandbox-Namespace: quiet\r\n\r\n"
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        took.append(time.monotonic() - began)
+        await asyncio.sleep(0.01)
+    writer.close()
+    return took
+
+
+def spread(took: list[float]) -> dict[str, float]:
+    """Returns milliseconds."""
+    cuts = statistics.quantiles(took, n=100)
+    return {
+        "calls": len(took),
+        "p50_ms": round(cuts[49] * 1e3, 2),
+        "p99_ms": round(cuts[98] * 1e3, 2),
+    }
+
+
+def memory_kb(running: RouterProcess, field: str = "VmRSS") -> int:
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
+
+
+async def measure(*flags: str) -> dict[str, Any]:
+    """Returns what one storm came to."""
+    api = FakeKubernetes()
+    slow = SlowApi(api)
+    api._serve = slow.serve  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        async with api, SleepyCluster(api, starts_s=1.0, listens_s=0.3) as cluster:
+            kubeconfig = api.write_kubeconfig(Path(folder) / "kubeconfig")
+            arguments = (
+                "--discovery=kubernetes",
+                f"--kubeconfig={kubeconfig}",
+                "--auth=none",
+                "--wake=all",
+                *flags,
+            )
+            cluster.add("up", namespace="quiet", mode="Running")
+            names = [(f"box-{n}", f"team-{n % NAMESPACES}") for n in range(SANDBOXES)]
+            for name, namespace in names:
+                cluster.add(name, namespace=namespace)
+            async with router(*arguments) as running:
+                await running.until_ready(60)
+                port = running.http_port
+                while (await ask(port, "up", "quiet"))[0] != "200":
+                    await asyncio.sleep(0.2)
+                quiet_until = time.monotonic() + QUIET_S
+                quiet = await bystander(port, lambda: time.monotonic() > quiet_until)
+                before_kb = memory_kb(running)
+                is_over = asyncio.Event()
+                beside = asyncio.get_running_loop().create_task(bystander(port, is_over.is_set))
+
+                async def late(n: int) -> tuple[str, float]:
+                    await asyncio.sleep(random.uniform(0.0, 1.0))
+                    return await ask(port, *names[n % SANDBOXES])
+
+                began = time.monotonic()
+                answers = await asyncio.gather(*map(late, range(REQUESTS)))
+                took_s = time.monotonic() - began
+                is_over.set()
+                during = await beside
+                peak_kb = memory_kb(running, "VmHWM")
+    first = min(slow.times)
+    return {
+        "flags": list(flags),
+        "answers": dict(Counter(said for said, _ in answers)),
+        "longest_s": round(max(each for _, each in answers), 1),
+        "all_answered_after_s": round(took_s, 1),
+        "sandboxes_patched": len(slow.patched),
+        "most_patches_of_one": max(slow.patched.values()),
+        "most_calls_at_once": slow.most,
+        "calls_refused_by_the_api": slow.refused,
+        "most_calls_in_a_second": max(
+            sum(at <= other < at + 1 for other in slow.times) for at in slow.times
+        ),
+        "calls_took_s": round(max(slow.times) - first, 1),
+        "router_memory_mb": {"before": before_kb // 1024, "peak": peak_kb // 1024},
+        "bystander_quiet": spread(quiet),
+        "bystander_during": spread(during),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="where the results go: FILE.json")
+    arguments = parser.parse_args()
+    found = {
+        "conditions": {
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "load_before": os.getloadavg(),
+            "storm": f"{REQUESTS} requests for {SANDBOXES} sandboxes in {NAMESPACES} namespaces within a second",
+            "api": f"{CALL_S} s a patch, {CALLS_AT_ONCE} at a time",
+        },
+        "runs": [
+            asyncio.run(measure("--waiting-room=4096")),
+            asyncio.run(measure()),
+        ],
+    }
+    text = json.dumps(found, indent=2) + "\n"
+    sys.stdout.write(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
