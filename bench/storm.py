@@ -1,7 +1,8 @@
 """A storm of wakes: 2,000 requests for 500 suspended sandboxes within a second: `python -m bench.storm`.
 
 The API server takes 200 ms for a patch and allows five at a time. Beside the storm somebody calls a sandbox that is up, a hundred
-times a second: first in quiet, then during the storm. The router is a process of its own; API, sandboxes and callers are this one.
+times a second: first in quiet, then during the storm. The router and that caller are processes of their own; the API, the sandboxes
+and the storm are this one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ NAMESPACES = 10
 CALL_S = 0.2
 CALLS_AT_ONCE = 5
 QUIET_S = 10.0
+IS_OVER = asyncio.Event()
 
 
 class SlowApi:
@@ -108,6 +110,31 @@ def spread(took: list[float]) -> dict[str, float]:
     }
 
 
+async def beside(port: int, quiet_s: float | None) -> dict[str, float]:
+    """Returns what the bystander, a process of its own, saw: for so long, or (None) until it is cancelled softly."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bench.storm",
+        f"--bystander={port}",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    if quiet_s is not None:
+        await asyncio.sleep(quiet_s)
+    else:
+        await IS_OVER.wait()
+    told, _ = await process.communicate(b"")
+    return dict(json.loads(told))
+
+
+async def be_bystander(port: int) -> None:
+    """Calls until its standard input ends, and tells what it saw."""
+    over = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    took = await bystander(port, over.done)
+    sys.stdout.write(json.dumps(spread(took)))
+
+
 def memory_kb(running: RouterProcess, field: str = "VmRSS") -> int:
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
@@ -137,11 +164,11 @@ async def measure(*flags: str) -> dict[str, Any]:
                 port = running.http_port
                 while (await ask(port, "up", "quiet"))[0] != "200":
                     await asyncio.sleep(0.2)
-                quiet_until = time.monotonic() + QUIET_S
-                quiet = await bystander(port, lambda: time.monotonic() > quiet_until)
+                quiet = await beside(port, QUIET_S)
                 before_kb = memory_kb(running)
-                is_over = asyncio.Event()
-                beside = asyncio.get_running_loop().create_task(bystander(port, is_over.is_set))
+                IS_OVER.clear()
+                during = asyncio.get_running_loop().create_task(beside(port, None))
+                await asyncio.sleep(2.0)
 
                 async def late(n: int) -> tuple[str, float]:
                     await asyncio.sleep(random.uniform(0.0, 1.0))
@@ -150,8 +177,8 @@ async def measure(*flags: str) -> dict[str, Any]:
                 began = time.monotonic()
                 answers = await asyncio.gather(*map(late, range(REQUESTS)))
                 took_s = time.monotonic() - began
-                is_over.set()
-                during = await beside
+                IS_OVER.set()
+                seen_during = await during
                 peak_kb = memory_kb(running, "VmHWM")
     first = min(slow.times)
     return {
@@ -168,15 +195,19 @@ async def measure(*flags: str) -> dict[str, Any]:
         ),
         "calls_took_s": round(max(slow.times) - first, 1),
         "router_memory_mb": {"before": before_kb // 1024, "peak": peak_kb // 1024},
-        "bystander_quiet": spread(quiet),
-        "bystander_during": spread(during),
+        "bystander_quiet": quiet,
+        "bystander_during": seen_during,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="where the results go: FILE.json")
+    parser.add_argument("--bystander", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.bystander is not None:
+        asyncio.run(be_bystander(arguments.bystander))
+        return
     found = {
         "conditions": {
             "python": platform.python_version(),
