@@ -34,7 +34,6 @@ NAMESPACES = 10
 CALL_S = 0.2
 CALLS_AT_ONCE = 5
 QUIET_S = 10.0
-IS_OVER = asyncio.Event()
 
 
 class SlowApi:
@@ -110,8 +109,8 @@ def spread(took: list[float]) -> dict[str, float]:
     }
 
 
-async def beside(port: int, quiet_s: float | None) -> dict[str, float]:
-    """Returns what the bystander, a process of its own, saw: for so long, or (None) until it is cancelled softly."""
+async def beside(port: int, is_over: asyncio.Event) -> dict[str, float]:
+    """Returns what the bystander, a process of its own, saw until it was over."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -120,10 +119,7 @@ async def beside(port: int, quiet_s: float | None) -> dict[str, float]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    if quiet_s is not None:
-        await asyncio.sleep(quiet_s)
-    else:
-        await IS_OVER.wait()
+    await is_over.wait()
     told, _ = await process.communicate(b"")
     return dict(json.loads(told))
 
@@ -164,10 +160,12 @@ async def measure(*flags: str) -> dict[str, Any]:
                 port = running.http_port
                 while (await ask(port, "up", "quiet"))[0] != "200":
                     await asyncio.sleep(0.2)
-                quiet = await beside(port, QUIET_S)
+                is_over = asyncio.Event()
+                asyncio.get_running_loop().call_later(QUIET_S, is_over.set)
+                quiet = await beside(port, is_over)
                 before_kb = memory_kb(running)
-                IS_OVER.clear()
-                during = asyncio.get_running_loop().create_task(beside(port, None))
+                is_over.clear()
+                during = asyncio.get_running_loop().create_task(beside(port, is_over))
                 await asyncio.sleep(2.0)
 
                 async def late(n: int) -> tuple[str, float]:
@@ -177,7 +175,7 @@ async def measure(*flags: str) -> dict[str, Any]:
                 began = time.monotonic()
                 answers = await asyncio.gather(*map(late, range(REQUESTS)))
                 took_s = time.monotonic() - began
-                IS_OVER.set()
+                is_over.set()
                 seen_during = await during
                 peak_kb = memory_kb(running, "VmHWM")
     first = min(slow.times)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.fakes.kubernetes_store import PODS, SANDBOXES, JsonObject, NotFound
 
 PORT = 8888
 _numbers = itertools.count(1)
+_NETWORK = f"127.{65 + os.getpid() % 150}"
+"""Tests that run side by side have addresses of their own."""
 
 
 @dataclass
@@ -175,7 +178,7 @@ class SleepyCluster:
         while self._has_pod(namespace, name):
             await asyncio.sleep(0.01)
         number = next(_numbers)
-        address = f"127.65.{number >> 8 & 255}.{number & 255}"
+        address = f"{_NETWORK}.{number >> 8 & 255}.{number & 255}"
         made = self.api.store.create(PODS, pod(name, of=item, address=address))
         app = App(made["metadata"]["uid"], address)
         self.all_apps.append(app)
