@@ -9,10 +9,15 @@ import aiohttp
 import pytest
 import yaml
 
+from router.server.listeners import bind, close_all
+from router.settings.groups import Address
+from router.suspender.metrics import SuspenderMetrics
+from router.suspender.port import own_port
 from tests.deploy import fronts, queries
 from tests.deploy.rendering import DEPLOY, found
 
 POD = {"namespace": "agent-sandbox-system", "pod": "sandbox-router-0"}
+SUSPENDER = {**POD, "pod": "sandbox-router-suspend-idle-0"}
 TRAFFIC_S = 12
 EMPTY_WITHOUT_TROUBLE = re.compile(r"> 0$")
 NOT_IN_A_SHORT_RUN = ("ratio_rate1h", "ratio_rate6h", "ratio_rate3d")
@@ -20,16 +25,19 @@ NOT_WITHOUT_TLS = ("certificate_not_after",)
 
 
 @contextlib.asynccontextmanager
-async def prometheus(admin_port: int, folder):
-    """Runs Prometheus with our rules, scraping the admin port each second; yields its address."""
+async def prometheus(admin_port: int, suspender_port: int, folder):
+    """Runs Prometheus with our rules, scraping both ports each second; yields its address."""
     port = fronts.free_port()
     rules = (DEPLOY / "prometheus" / "rules.yaml").read_text()
     (folder / "rules.yaml").write_text(rules.replace("interval: 30s", "interval: 1s"))
-    target = {"targets": [f"127.0.0.1:{admin_port}"], "labels": POD}
+    targets = [
+        {"targets": [f"127.0.0.1:{port}"], "labels": labels}
+        for port, labels in ((admin_port, POD), (suspender_port, SUSPENDER))
+    ]
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["rules.yaml"],
-        "scrape_configs": [{"job_name": "router", "static_configs": [target]}],
+        "scrape_configs": [{"job_name": "router", "static_configs": targets}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     command = [found("prometheus"), f"--config.file={folder / 'prometheus.yml'}"]
@@ -64,13 +72,26 @@ async def ask(url: str, query: str):
         return json.loads(await response.text())
 
 
+@contextlib.asynccontextmanager
+async def suspender():
+    """Serves what a suspender counts; yields its port."""
+    sockets = bind(Address("127.0.0.1", 0), setting="--metrics-bind")
+    exposition = SuspenderMetrics().exposition
+    try:
+        async with own_port(sockets, exposition=exposition, is_alive=lambda: True):
+            yield sockets[0].getsockname()[1]
+    finally:
+        close_all(sockets)
+
+
 @pytest.fixture
 async def board(tmp_path):
     """Traffic of a few seconds through the real router; yields Prometheus' address."""
     async with (
         fronts.behind() as sandbox,
         fronts.router(sandbox.port, tmp_path) as router,
-        prometheus(router.admin_port, tmp_path) as url,
+        suspender() as suspender_port,
+        prometheus(router.admin_port, suspender_port, tmp_path) as url,
     ):
         async with asyncio.timeout(60):
             for _ in range(TRAFFIC_S * 4):
