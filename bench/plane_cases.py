@@ -80,6 +80,7 @@ PLANE_CASES: tuple[PlaneCase, ...] = (
         "small GET, ten thousand sandboxes in turn over eight connections",
         _US,
         _misses,
+        settings={"max-idle-upstream-total": str(2 * SANDBOXES)},
         sandboxes=SANDBOXES,
     ),
     PlaneCase("post", "POST of 1 KB", _US, _posts),
