@@ -78,8 +78,8 @@ _HOST = re.compile(rb"([a-z0-9.-]+?)\.?(?::[0-9]{0,5})?")
 _SECONDS_MAX_LENGTH = 32
 
 # Load generators and agents repeat their routing headers: a memo hit costs a tenth of a parse. The bounds
-# keep a stranger from filling memory (4,096 entries of at most about 1 KiB).
-_MEMO_ENTRIES = 4096
+# keep a stranger from filling memory (16,384 entries of at most about 1 KiB).
+_MEMO_ENTRIES = 16_384
 _MEMO_HOST_LENGTH = 320
 
 
