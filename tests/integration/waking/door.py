@@ -175,6 +175,8 @@ async def door(
                 finally:
                     stop.insist()
         finally:
+            # What was aborted just now closes its socket a turn of the loop later.
+            await asyncio.sleep(0.05)
             logger.removeHandler(log)
             close_all(sockets)
             gc.unfreeze()
