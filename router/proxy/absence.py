@@ -67,7 +67,8 @@ class Absence:
             _refuse_the_gone(target, endpoint)
             if endpoint.state is State.SUSPENDED:
                 return self._suspended(request, target, endpoint, names)
-            if self._waking.is_on_its_way(endpoint, now):
+            # Who waits for a wake does so to its own end, which can be a moment after the sandbox's.
+            if request.outcome.woke or self._waking.is_on_its_way(endpoint, now):
                 return AwaitSandbox(endpoint, self._waking_until(request, endpoint, now))
         return self._starting(request, target, endpoint, now)
 

@@ -215,3 +215,12 @@ def test_it_says_what_it_is() -> None:
         options=ProxyOptions(wakes="all", wake_timeout_s=NEVER),
     )
     assert "all=True" in repr(absence)
+
+
+def test_who_waited_for_a_wake_is_told_of_it_however_late_the_end_is_noticed() -> None:
+    opened = door(Endpoint(REF, "", State.STARTING, resumed_at=time.monotonic() - 61.0))
+    request = opened.request(token())
+    request.outcome.woke = True
+    request.waits_since = time.monotonic() - 61.0
+    with pytest.raises(SandboxWaking):
+        opened.admission.step(request)
