@@ -7,6 +7,7 @@ Frames: four bytes of length, then JSON. The supervisor asks `{"id", "ask", "arg
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import socket
@@ -14,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import orjson
+
+from router.tasks import TaskSet
 
 logger = logging.getLogger("sandbox_router.app")
 
@@ -23,6 +26,7 @@ DEADLINES_S: Final = {
     "snapshot": 2.0,
     "sandboxes": 2.0,
     "activity": 5.0,
+    "awake": 2.0,
     "reload": 30.0,
 }
 """How long an answer may take, so that /readyz and /metrics answer within their probes' limits while a process hangs."""
@@ -98,20 +102,28 @@ class Channel:
         answer: Callable[[str, Any], Awaitable[Any]],
         on_event: Callable[[str], None] = lambda event: None,
     ) -> None:
-        """Reads frames until the other side has gone."""
+        """Reads frames until the other side has gone. An answer that takes its time holds up no other."""
+        answers = TaskSet()
         try:
             while True:
                 message = orjson.loads(await self.receive())
                 if "event" in message:
                     on_event(message["event"])
                 elif "ask" in message:
-                    await self.send(await _answered(message, answer))
+                    answers.start(self._reply(message, answer), name="answer")
                 else:
                     self._settle(message)
         except ChannelClosed:
             pass
         finally:
             self.close()
+            await answers.close()
+
+    async def _reply(
+        self, message: dict[str, Any], answer: Callable[[str, Any], Awaitable[Any]]
+    ) -> None:
+        with contextlib.suppress(ChannelClosed):
+            await self.send(await _answered(message, answer))
 
     def close(self) -> None:
         self._is_closed = True
@@ -134,6 +146,6 @@ async def _answered(message: dict[str, Any], answer: Callable[[str, Any], Awaita
     try:
         value = await answer(message["ask"], message["arg"])
     except Exception as exc:
-        logger.exception("a question of the supervisor's failed")
+        logger.exception("a question of the other process's failed")
         return orjson.dumps({"id": message["id"], "error": f"{type(exc).__name__}: {exc}"})
     return orjson.dumps({"id": message["id"], "answer": value}, option=orjson.OPT_NON_STR_KEYS)

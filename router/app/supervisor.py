@@ -22,6 +22,7 @@ from router.app.facts import TABLE, filter_text, question_text
 from router.app.shared_counts import SharedCounts, new_secret
 from router.app.stop import Stop
 from router.app.uses import WorkersUses, wanted_text
+from router.app.wishes import AWAKE
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind, close_all
@@ -238,12 +239,18 @@ class Supervisor:
             slot.is_listening = True
             slot.heard_at = time.monotonic()
 
-    # --- a table for a new worker ---
+    # --- what workers ask ---
 
     async def _answer(self, question: str, argument: Any) -> Any:
-        """Answers a worker: its one question is for a page of another's table. None when nobody has a whole one."""
-        if question != TABLE:
-            raise KeyError(question)
+        """Answers a worker. Raises KeyError for what isn't one of the questions."""
+        if question == TABLE:
+            return await self._table_page(argument)
+        if question == AWAKE:
+            return self._uses.promise(argument, now=time.monotonic())
+        raise KeyError(question)
+
+    async def _table_page(self, argument: Any) -> Any:
+        """Returns a page of another worker's table for a new one. None when nobody has a whole one."""
         donor = argument.get("donor")
         for slot in self._slots if donor is None else (self._slots[donor],):
             page = await self._ask(slot, TABLE, argument)

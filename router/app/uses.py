@@ -9,9 +9,10 @@ from typing import Any, Final
 import orjson
 
 from router.admin.activity import ActivityFilter, Seen
-from router.telemetry.activity import Moment, Use
+from router.telemetry.activity import MAX_SANDBOXES, Moment, Use
 
 _SLICE: Final = 250
+_MOST_PROMISES: Final = MAX_SANDBOXES
 
 
 async def moment_text(moment: Moment) -> dict[str, Any]:
@@ -31,12 +32,33 @@ def wanted_text(wanted: ActivityFilter) -> dict[str, Any]:
 class WorkersUses:
     """Adds workers up, and keeps their promises: who was to be kept awake stays so when the worker that was told has died."""
 
-    def __init__(self, *, started_at: float) -> None:
+    def __init__(self, *, started_at: float, most_promises: int = _MOST_PROMISES) -> None:
         self._started_at = started_at
+        self._complete_since = started_at
+        self._most_promises = most_promises
         self._awake: dict[tuple[str, str, str], float] = {}
 
     def __repr__(self) -> str:
         return f"<WorkersUses awake={len(self._awake)}>"
+
+    def promise(self, wish: tuple[str, str, str, float], *, now: float) -> None:
+        """Remembers a sandbox (namespace, name, UID) that is to be kept awake for so many seconds from `now` on."""
+        namespace, name, uid, seconds = wish
+        key = (namespace, name, uid)
+        if key not in self._awake and len(self._awake) >= self._most_promises:
+            self._make_room(now)
+        self._awake[key] = max(self._awake.get(key, 0.0), now + seconds)
+
+    def _make_room(self, now: float) -> None:
+        """Forgets what is over, then what ends soonest until a tenth is free, and says that it isn't known."""
+        left = sorted(
+            ((until, key) for key, until in self._awake.items() if until > now), reverse=True
+        )
+        kept = min(len(left), self._most_promises - max(1, self._most_promises // 10))
+        if kept < len(left):
+            # A time to come: until then nobody counts as idle.
+            self._complete_since = max(self._complete_since, left[kept][0])
+        self._awake = {key: until for until, key in left[:kept]}
 
     async def add_up(
         self,
@@ -48,7 +70,7 @@ class WorkersUses:
     ) -> Seen:
         """Returns what the workers that answered saw; `gaps` says who didn't, `now` (monotonic seconds) when they were asked."""
         uses: dict[tuple[str, str, str], Use] = {}
-        complete_since = self._started_at
+        complete_since = self._complete_since
         for answer in answers:
             complete_since = max(complete_since, answer["complete_since"])
             for rows in answer["slices"]:

@@ -26,6 +26,7 @@ from router.app.shown import show_readings
 from router.app.stop import Stop, unless_stopped
 from router.app.version import installed_version
 from router.app.waking import build_wakes, needs_wakes, outlook_of
+from router.app.wishes import TellWish, Wishes
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
@@ -82,8 +83,10 @@ class Worker:
         *,
         elsewhere: PodCounts = ALL_ALONE,
         ask_siblings: AskSiblings | None = None,
+        tell_wish: TellWish | None = None,
     ) -> None:
         self._settings = settings
+        self._tell_wish = tell_wish
         self._ask_siblings = ask_siblings
         self._elsewhere = elsewhere
         self._sockets = sockets
@@ -265,7 +268,11 @@ class Worker:
                 telemetry=telemetry,
                 options=options,
                 wakes=wakes,
-                own_paths=OwnPaths(awake=self._activity, awake_limit_s=settings.time.awake_limit_s),
+                own_paths=OwnPaths(
+                    awake=Wishes(self._activity, tell=self._tell_wish),
+                    awake_limit_s=settings.time.awake_limit_s,
+                    tasks=openings,
+                ),
             ),
             connections=connections,
             pool=pool,

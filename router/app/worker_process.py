@@ -16,6 +16,7 @@ from router.app.channel import Channel
 from router.app.facts import TABLE, WorkerFacts
 from router.app.shared_counts import Share, join
 from router.app.stop import Stop
+from router.app.wishes import AWAKE
 from router.app.worker import Sockets, Worker
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all
@@ -59,6 +60,7 @@ async def _run(control: socket.socket) -> int:
         ),
         elsewhere=join(plan.share),
         ask_siblings=lambda page: channel.ask(TABLE, page),
+        tell_wish=lambda wish: channel.ask(AWAKE, wish),
     )
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(

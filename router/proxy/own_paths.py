@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 import orjson
 
-from router.errors import BadRequest, MethodNotAllowed, NoSuchRouterPath, RouterError
+from router.auth.authorizer import Permit
+from router.errors import BadRequest, Draining, MethodNotAllowed, NoSuchRouterPath, RouterError
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.request import Request
@@ -22,6 +23,7 @@ from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, L
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
 from router.routing.endpoint import Endpoint
+from router.tasks import TaskSet
 
 PREFIX: Final = b"/.sandbox-router/"
 _AWAKE: Final = b"awake"
@@ -39,15 +41,20 @@ def is_for_router(request: Request) -> bool:
 class Awake(Protocol):
     """Who remembers which sandboxes are to be kept awake."""
 
-    def keep_awake(self, endpoint: Endpoint, seconds: float) -> float:
-        """Counts as activity of the sandbox for so long. Returns for how many seconds it is kept awake."""
+    async def keep_awake(self, endpoint: Endpoint, seconds: float) -> float:
+        """Counts as activity of the sandbox for so long. Returns for how many seconds it is kept awake, once that is safe.
+
+        Raises RouterError when nobody can be sure of that.
+        """
         ...
 
 
 class OwnPaths:
     """Answers the permitted requests that are for the router."""
 
-    def __init__(self, *, awake: Awake, awake_limit_s: float) -> None:
+    def __init__(self, *, awake: Awake, awake_limit_s: float, tasks: TaskSet) -> None:
+        """`tasks` owns what an answer has to wait for."""
+        self.tasks = tasks
         self._awake = awake
         self._awake_limit_s = awake_limit_s
 
@@ -67,9 +74,9 @@ class OwnPaths:
             raise _too_large()
         return Answering(self, head)
 
-    def keep_awake(self, endpoint: Endpoint, body: bytes) -> bytes:
-        """Returns the answer to a wish. Raises BadRequest."""
-        left_s = self._awake.keep_awake(endpoint, self._seconds(body))
+    async def keep_awake(self, endpoint: Endpoint, body: bytes) -> bytes:
+        """Returns the answer to a wish. Raises BadRequest, and what the Awake raises."""
+        left_s = await self._awake.keep_awake(endpoint, self._seconds(body))
         until = datetime.now(UTC) + timedelta(seconds=left_s)
         told = {"awake_until": until.replace(microsecond=0), "seconds": math.floor(left_s)}
         return orjson.dumps(told, option=orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE)
@@ -149,14 +156,23 @@ class Answering:
         exchange = self._awaited()
         if exchange is None:
             return
+        if self._reader.body_bytes > _MAX_BODY:
+            exchange.fail(_too_large())
+            return
         assert exchange.permit is not None
         try:
-            if self._reader.body_bytes > _MAX_BODY:
-                raise _too_large()
-            body = self._own.keep_awake(exchange.permit.endpoint, b"".join(self._body))
+            self._own.tasks.start(self._keep_awake(exchange, exchange.permit), name="keep awake")
+        except RuntimeError:
+            exchange.fail(Draining())
+
+    async def _keep_awake(self, exchange: Exchange, permit: Permit) -> None:
+        try:
+            body = await self._own.keep_awake(permit.endpoint, b"".join(self._body))
         except RouterError as error:
             exchange.fail(error)
             return
+        if self._awaited() is None:
+            return  # the client has left, or its time is over
         head = (
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body)

@@ -125,6 +125,48 @@ async def test_a_question_that_fails_there_is_told_here_and_ends_nothing(
     assert await near.ask("good") == "fine"
 
 
+async def test_an_answer_that_takes_its_time_holds_up_neither_others_nor_questions(
+    ends: Ends, serving: Serve
+) -> None:
+    near, far = ends
+    go_on = asyncio.Event()
+
+    async def patient(question: str, argument: Any) -> Any:
+        if question == "reload":
+            await go_on.wait()
+        return question
+
+    serving(far, answer=patient)
+    serving(near, answer=echo)
+    async with asyncio.TaskGroup() as tasks:
+        slow = tasks.create_task(near.ask("reload"))
+        assert await near.ask("missing") == "missing"
+        assert await far.ask("awake") == ["awake", None]
+        assert not slow.done()
+        go_on.set()
+    assert slow.result() == "reload"
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_ends_with_the_channel(
+    ends: Ends, serving: Serve
+) -> None:
+    near, far = ends
+    ended = asyncio.Event()
+
+    async def endless(question: str, argument: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    served = serving(far, answer=endless)
+    with pytest.raises(TimeoutError):
+        await near.ask("anything", timeout_s=0.05)
+    near.close()
+    await served
+    assert ended.is_set()
+
+
 async def test_an_answer_that_takes_too_long_is_not_waited_for(ends: Ends, serving: Serve) -> None:
     near, far = ends
     go_on = asyncio.Event()

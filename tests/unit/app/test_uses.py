@@ -88,6 +88,37 @@ async def test_a_promise_outlives_the_worker_that_was_told() -> None:
     assert repr(uses) == "<WorkersUses awake=0>"
 
 
+async def test_a_promise_counts_before_any_worker_is_asked_and_a_shorter_one_takes_nothing_back() -> (
+    None
+):
+    uses = WorkersUses(started_at=50.0)
+    uses.promise(("team-a", "box", "uid-a", 1000.0), now=100.0)
+    uses.promise(("team-a", "box", "uid-a", 10.0), now=200.0)
+    seen = await uses.add_up([], gaps=["worker 0 is not running"], wanted=ANY, now=300.0)
+    assert told(seen) == [Use("team-a", "box", "uid-a", 0.0, 0, 0, 1100.0)]
+
+
+async def test_promises_that_are_over_make_room_when_nobody_asks_for_long() -> None:
+    uses = WorkersUses(started_at=50.0, most_promises=10)
+    for number in range(100):
+        uses.promise(("team-a", f"box-{number}", "", 5.0), now=100.0 + number)
+    assert len(uses._awake) <= 10
+    seen = await uses.add_up([], gaps=(), wanted=ANY, now=199.0)
+    assert sorted(use.name for use in told(seen)) == [f"box-{n}" for n in (95, 96, 97, 98, 99)]
+    assert seen.complete_since == 50.0, "nothing was forgotten before its time"
+
+
+async def test_more_promises_than_there_is_room_for_leave_nobody_idle_until_the_forgotten_ends() -> (
+    None
+):
+    uses = WorkersUses(started_at=50.0, most_promises=10)
+    for number in range(11):
+        uses.promise(("team-a", f"box-{number}", "", 500.0 + number), now=100.0)
+    seen = await uses.add_up([], gaps=(), wanted=ANY, now=200.0)
+    assert sorted(use.name for use in told(seen)) == sorted(f"box-{n}" for n in range(1, 11))
+    assert seen.complete_since == 600.0
+
+
 def test_a_filter_travels_as_json() -> None:
     wanted = ActivityFilter(namespace="team-a")
     assert ActivityFilter(**orjson.loads(orjson.dumps(wanted_text(wanted)))) == wanted

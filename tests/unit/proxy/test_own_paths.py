@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from router.errors import Forbidden
+from router.errors import Forbidden, Overloaded, RouterError
 from router.proxy.own_paths import OwnPaths
 from router.proxy.ports import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.tasks import TaskSet
 from router.timestamps import parse_timestamp
 from tests.unit.proxy.stage import BOX, TO_BOX, Client, Stage
 
@@ -25,16 +26,23 @@ class Wishes:
 
     def __init__(self) -> None:
         self.noted: list[tuple[Endpoint, float]] = []
+        self.is_safe = asyncio.Event()
+        self.is_safe.set()
+        self.error: RouterError | None = None
 
-    def keep_awake(self, endpoint: Endpoint, seconds: float) -> float:
+    async def keep_awake(self, endpoint: Endpoint, seconds: float) -> float:
         self.noted.append((endpoint, seconds))
+        await self.is_safe.wait()
+        if self.error is not None:
+            raise self.error
         return seconds
 
 
 class Place:
     def __init__(self, **options: Any) -> None:
         self.wishes = Wishes()
-        own_paths = OwnPaths(awake=self.wishes, awake_limit_s=43_200.0)
+        self.tasks = TaskSet()
+        own_paths = OwnPaths(awake=self.wishes, awake_limit_s=43_200.0, tasks=self.tasks)
         assert repr(own_paths) == "<OwnPaths awake_limit_s=43200>"
         self.stage = Stage(
             own_paths=own_paths, base_domain="boxes.test", path_prefix="/s", **options
@@ -222,4 +230,50 @@ async def test_a_client_that_leaves_before_its_answer_asked_for_nothing() -> Non
     )
     client.leave()
     await asyncio.sleep(0.01)
+    assert place.wishes.noted == []
+
+
+async def test_the_answer_waits_until_the_wish_is_safe() -> None:
+    place = Place()
+    place.wishes.is_safe.clear()
+    asking = asyncio.get_running_loop().create_task(place.ask())
+    await asyncio.sleep(0.01)
+    assert len(place.wishes.noted) == 1
+    assert not asking.done()
+    place.wishes.is_safe.set()
+    assert (await asking)[0] == 200
+
+
+async def test_a_wish_that_is_not_safe_is_not_promised() -> None:
+    place = Place()
+    place.wishes.error = Overloaded()
+    status, headers, _ = await place.ask()
+    assert (status, headers[b"X-Sandbox-Router-Error"]) == (503, b"overloaded")
+
+
+@pytest.mark.parametrize("error", [None, Overloaded()], ids=["noted", "failed"])
+async def test_a_client_that_leaves_while_its_wish_is_noted_is_answered_nothing(
+    error: RouterError | None,
+) -> None:
+    place = Place()
+    place.wishes.is_safe.clear()
+    place.wishes.error = error
+    client = place.stage.client()
+    client.send(
+        b'POST /.sandbox-router/awake HTTP/1.1\r\n%bContent-Length: 13\r\n\r\n{"seconds":1}'
+        % TO_BOX
+    )
+    await place.stage.until(lambda: bool(place.wishes.noted))
+    client.leave()
+    place.wishes.is_safe.set()
+    await place.stage.until(lambda: len(place.tasks) == 0)
+    assert client.received() == b""
+    assert len(place.stage.records.outcomes) == 1, "it ended once"
+
+
+async def test_a_router_that_is_ending_takes_no_wish() -> None:
+    place = Place()
+    await place.tasks.close()
+    status, headers, _ = await place.ask()
+    assert (status, headers[b"X-Sandbox-Router-Error"]) == (503, b"draining")
     assert place.wishes.noted == []
