@@ -15,7 +15,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: $(RUNTIME) compile ## three local sandboxes behind a real router (ARGS=--once ends after the table)
+run: $(RUNTIME) compile ## local sandboxes behind a real router (ARGS=--once ends after the table, --sleep shows one that sleeps)
 	@exec $(BIN)/sandbox-router demo $(ARGS)
 
 # pytest by itself runs the pure form, which is what was just edited; everything that starts a router runs the compiled one here.

@@ -22,6 +22,7 @@ from router.app.stop import Stop
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.version import installed_version
 from router.app.worker import Sockets, Worker
+from router.proxy.ports import Waker
 from router.server.listeners import BindError, addresses_of, bind, close_all
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all
@@ -31,10 +32,10 @@ logger = logging.getLogger("sandbox_router.app")
 _FAILED: Final = 1
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, *, waker: Waker | None = None) -> int:
     """Serves until SIGTERM or SIGINT, then drains; a second signal ends at once. SIGHUP reads every file again.
 
-    Returns the exit code.
+    `waker` wakes sandboxes in place of the one that asks Kubernetes, for a router in one process. Returns the exit code.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nothing has been read that could be read again
     configure(
@@ -46,13 +47,15 @@ def run(settings: Settings) -> int:
     settings = _within_memory(_within_descriptors(settings))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings))
+            return runner.run(_serve(settings, waker))
     except (BindError, ValueError, OSError, WorkersKeepDying) as exc:
         logger.critical("cannot go on", extra={"fields": {"reason": str(exc)}})
     return _FAILED
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, waker: Waker | None) -> int:
+    if waker is not None and settings.listeners.workers > 1:
+        raise ValueError("a waker of its own is not handed to workers: set workers to 1")
     stop = Stop()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,8 +64,9 @@ async def _serve(settings: Settings) -> int:
     try:
         async with background() as tasks:
             tasks.start(Reaper().run())
-            serve = _serve_by_workers if settings.listeners.workers > 1 else _serve_alone
-            return await serve(settings, stop, admin, tasks)
+            if settings.listeners.workers > 1:
+                return await _serve_by_workers(settings, stop, admin, tasks)
+            return await _serve_alone(settings, stop, admin, tasks, waker)
     finally:
         close_all(admin)
 
@@ -79,7 +83,11 @@ def _bind_admin(settings: Settings) -> list[socket.socket]:
 
 
 async def _serve_alone(
-    settings: Settings, stop: Stop, admin: list[socket.socket], tasks: Background
+    settings: Settings,
+    stop: Stop,
+    admin: list[socket.socket],
+    tasks: Background,
+    waker: Waker | None,
 ) -> int:
     listeners = settings.listeners
     http = [] if listeners.http_bind is None else bind(listeners.http_bind, setting="http-bind")
@@ -91,7 +99,7 @@ async def _serve_alone(
         close_all(http)
         raise
     own = [*addresses_of(http), *addresses_of(https), *addresses_of(admin)]
-    worker = Worker(settings, Sockets(http=http, https=https, own=own))
+    worker = Worker(settings, Sockets(http=http, https=https, own=own), waker=waker)
     _on_hangup(tasks, worker.reload)
     try:
         async with _admin(admin, WorkerFacts(worker)):

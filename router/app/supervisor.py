@@ -20,12 +20,13 @@ from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import TABLE, filter_text, question_text
 from router.app.shared_counts import SharedCounts, new_secret
+from router.app.slot import Slot
 from router.app.stop import Stop
 from router.app.uses import WorkersUses, wanted_text
 from router.app.wishes import AWAKE
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
 from router.errors import Overloaded
-from router.server.listeners import addresses_of, bind, close_all
+from router.server.listeners import addresses_of, bind
 from router.settings import Settings
 from router.telemetry.snapshot import Snapshot
 from router.telemetry.worker_totals import WorkerTotals
@@ -45,7 +46,6 @@ from router.app.worker_process import main
 sys.exit(main())
 """
 _LOOK_EVERY_S: Final = 1.0
-_SILENT_AFTER_S: Final = 3.0
 _HUNG_AFTER_S: Final = 10.0
 """No work of a worker takes nearly as long at a stretch: it is stopped, or caught in an endless loop."""
 _START_WITHIN_S: Final = 120.0
@@ -57,46 +57,13 @@ class WorkersKeepDying(RuntimeError):
     """Replacing workers doesn't help."""
 
 
-class _Slot:
-    """One worker's place: its sockets outlive it, so connections that wait in them go to its replacement."""
-
-    def __init__(
-        self, number: int, http: Sequence[socket.socket], https: Sequence[socket.socket]
-    ) -> None:
-        self.number = number
-        self.http = list(http)
-        self.https = list(https)
-        self.process: asyncio.subprocess.Process | None = None
-        self.channel: Channel | None = None
-        self.is_listening = False
-        self.life = 0
-        """The process's number in WorkerTotals; each replacement has a new one."""
-        self.heard_at = time.monotonic()
-        """When it last answered, began to listen or was started."""
-
-    def silent_for_s(self) -> float:
-        """Returns how long a worker that serves has said nothing; 0 when that is no matter yet."""
-        silent_s = time.monotonic() - self.heard_at
-        return silent_s if self.is_listening and silent_s >= _SILENT_AFTER_S else 0.0
-
-    def absence(self) -> str:
-        """Returns why it gives no answer, in words."""
-        return (
-            f"worker {self.number} {'does not answer' if self.is_listening else 'is not running'}"
-        )
-
-    def close_sockets(self) -> None:
-        close_all(self.http)
-        close_all(self.https)
-
-
 class Supervisor:
     """Starts `workers` processes, replaces the ones that die, and answers for all of them."""
 
     def __init__(self, settings: Settings, *, own_admin: Sequence[tuple[str, int]]) -> None:
         self._settings = settings
         self._own_admin = tuple(own_admin)
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
         self._totals = WorkerTotals()
         self._uses = WorkersUses(started_at=time.monotonic())
@@ -122,7 +89,7 @@ class Supervisor:
                 if https_bind is not None
                 else []
             )
-            self._slots.append(_Slot(number, http, https))
+            self._slots.append(Slot(number, http, https))
             # Port 0 means any: the first worker's choice holds for all.
             if http_bind is not None:
                 http_bind = http_bind._replace(port=http[0].getsockname()[1])
@@ -175,7 +142,7 @@ class Supervisor:
         finally:
             wish.cancel()
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep(self, slot: Slot) -> None:
         """Has a worker in this place, for as long as we run."""
         while not self._is_stopping:
             slot.life = next(self._lives)
@@ -197,7 +164,7 @@ class Supervisor:
                 raise WorkersKeepDying(f"{_DEATHS} workers died within {_DEATHS_WITHIN_S:g} s")
             await asyncio.sleep(_RESPAWN_PAUSE_S)
 
-    async def _one_life(self, slot: _Slot) -> int:
+    async def _one_life(self, slot: Slot) -> int:
         ours, theirs = socket.socketpair()
         share = self._counts.share(slot.number, self._secret)
         http_fds = tuple(sock.fileno() for sock in slot.http)
@@ -234,7 +201,7 @@ class Supervisor:
             slot.channel = None
             slot.is_listening = False
 
-    def _noted(self, slot: _Slot, event: str) -> None:
+    def _noted(self, slot: Slot, event: str) -> None:
         if event == LISTENING:
             slot.is_listening = True
             slot.heard_at = time.monotonic()
@@ -266,7 +233,7 @@ class Supervisor:
             await asyncio.sleep(_LOOK_EVERY_S)
             await asyncio.gather(*(self._look_after(slot) for slot in self._slots))
 
-    async def _look_after(self, slot: _Slot) -> None:
+    async def _look_after(self, slot: Slot) -> None:
         if slot.process is None or slot.process.returncode is not None:
             return
         life = slot.life
@@ -330,7 +297,7 @@ class Supervisor:
     async def snapshot(self) -> Snapshot:
         """Returns the metrics of all workers, dead ones included, added up."""
 
-        async def ask(slot: _Slot) -> None:
+        async def ask(slot: Slot) -> None:
             life = slot.life
             answer = await self._ask(slot, "snapshot", None)
             if answer is not None:
@@ -373,8 +340,8 @@ class Supervisor:
             now=now,
         )
 
-    async def _ask_all(self, question: str, argument: Any = None) -> list[tuple[_Slot, Any]]:
-        async def ask(slot: _Slot) -> tuple[_Slot, Any]:
+    async def _ask_all(self, question: str, argument: Any = None) -> list[tuple[Slot, Any]]:
+        async def ask(slot: Slot) -> tuple[Slot, Any]:
             return slot, await self._ask(slot, question, argument)
 
         return list(await asyncio.gather(*(ask(slot) for slot in self._slots)))
@@ -386,7 +353,7 @@ class Supervisor:
                 return answer
         raise Overloaded("No worker process is running.")
 
-    async def _ask(self, slot: _Slot, question: str, argument: Any) -> Any:
+    async def _ask(self, slot: Slot, question: str, argument: Any) -> Any:
         """Returns the worker's answer; None when it has none in time."""
         if slot.channel is None or not slot.is_listening:
             return None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from router.kube.api_client import KubernetesApi
-from router.kube.waker import KubernetesWaker
-from router.proxy.ports import Telemetry
+from router.proxy.ports import Telemetry, Waker
 from router.proxy.wakes import Wakes
 from router.routing.endpoint import Endpoint
 from router.routing.index import EndpointIndex
@@ -23,16 +21,16 @@ def build_wakes(
     settings: Settings,
     resources: contextlib.AsyncExitStack,
     *,
-    api: KubernetesApi | None,
+    waker: Waker | None,
     index: EndpointIndex | None,
     telemetry: Telemetry,
 ) -> Wakes | None:
-    """Returns what wakes sandboxes until `resources` are closed, None when nothing does. `api` and `index` must be given when needs_wakes()."""
-    if api is None or index is None or not needs_wakes(settings):
+    """Returns what wakes sandboxes until `resources` are closed, None when nothing does. `waker` and `index` must be given when needs_wakes()."""
+    if waker is None or index is None or not needs_wakes(settings):
         return None
     waking, workers = settings.waking, settings.listeners.workers
     wakes = Wakes(
-        waker=KubernetesWaker(api=api),
+        waker=waker,
         find=index.find,
         # The workers of one router share what it may begin.
         rate=waking.wake_rate / workers,

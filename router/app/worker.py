@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from router.admin.activity import ActivityFilter
@@ -19,6 +20,7 @@ from router.admin.sandbox_listing import Filter, listing
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
+from router.app.cluster import api_if
 from router.app.proxy_options import build_pool, options_of, places_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
@@ -30,9 +32,8 @@ from router.app.wishes import TellWish, Wishes
 from router.auth.authenticator import CertificateIdentity
 from router.auth.mtls import identity_of, parse_xfcc
 from router.errors import Overloaded
-from router.kube.api_client import KubernetesApi
-from router.kube.cluster_access import cluster_access
 from router.kube.reviews import KubernetesReviewer
+from router.kube.waker import KubernetesWaker
 from router.proxy.admission import Admission
 from router.proxy.budget import Budget
 from router.proxy.connections import Connections
@@ -40,6 +41,7 @@ from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.own_paths import OwnPaths
+from router.proxy.ports import Waker
 from router.routing.endpoint import SandboxRef
 from router.routing.handover import Donor, Page
 from router.routing.target import TargetParser
@@ -84,8 +86,11 @@ class Worker:
         elsewhere: PodCounts = ALL_ALONE,
         ask_siblings: AskSiblings | None = None,
         tell_wish: TellWish | None = None,
+        waker: Waker | None = None,
     ) -> None:
+        """`waker` takes the place of the one that asks Kubernetes."""
         self._settings = settings
+        self._waker = waker
         self._tell_wish = tell_wish
         self._ask_siblings = ask_siblings
         self._elsewhere = elsewhere
@@ -201,9 +206,10 @@ class Worker:
 
     async def _build(self, resources: contextlib.AsyncExitStack) -> None:
         settings = self._settings
-        api = await self._api(resources, settings.discovery.discovery == "kubernetes")
-        review_api = await self._api(resources, needs_reviews(settings))
-        wake_api = await self._api(resources, needs_wakes(settings))
+        open_api = partial(api_if, settings, resources, os.environ)
+        api = await open_api(settings.discovery.discovery == "kubernetes")
+        review_api = await open_api(needs_reviews(settings))
+        wake_api = await open_api(self._waker is None and needs_wakes(settings))
         reviewer = None if review_api is None else KubernetesReviewer(api=review_api)
         resolver = build_resolver(settings, metrics=self.metrics)
         resources.push_async_callback(resolver.close)
@@ -254,8 +260,9 @@ class Worker:
             requests_elsewhere=self._elsewhere.requests,
             tunnels_elsewhere=self._elsewhere.tunnels,
         )
+        waker = self._waker if wake_api is None else KubernetesWaker(api=wake_api)
         wakes = build_wakes(
-            settings, resources, api=wake_api, index=self.sandboxes.index, telemetry=telemetry
+            settings, resources, waker=waker, index=self.sandboxes.index, telemetry=telemetry
         )
         deadlines.sweep_with(pool.sweep)
         deadlines.sweep_with(budget.look)
@@ -298,14 +305,6 @@ class Worker:
         if self.sandboxes.index is not None:
             self._donor = Donor(self.sandboxes.index)
         self._is_built = True
-
-    async def _api(
-        self, resources: contextlib.AsyncExitStack, is_wanted: bool
-    ) -> KubernetesApi | None:
-        if not is_wanted:
-            return None
-        access = await cluster_access(self._settings.discovery.kubeconfig, os.environ)
-        return await resources.enter_async_context(KubernetesApi(access=access))
 
     def table_page(self, asked: Page) -> Page | None:
         """Returns a page of this worker's table for a sibling; None without a whole table."""

@@ -169,12 +169,15 @@ def serve(context: click.Context, /, config: Path | None, **_flags: str) -> None
 @main.command()
 @click.option("--once", is_flag=True, help="Make the demonstration calls, then end.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen here; 0 = any free port.")
+@click.option(
+    "--sleep", is_flag=True, help="Show a sandbox that is suspended, and woken by a request."
+)
 @click.pass_context
-def demo(context: click.Context, once: bool, port: int | None) -> None:
+def demo(context: click.Context, once: bool, port: int | None, sleep: bool) -> None:
     """Run the router on this machine with sandboxes to try it on; needs no cluster."""
     from router import demo as demonstration
 
-    context.exit(demonstration.run(once=once, http_port=port))
+    context.exit(demonstration.run(once=once, http_port=port, sleeps=sleep))
 
 
 @main.command("check-config", cls=SettingsCommand)

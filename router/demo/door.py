@@ -14,6 +14,15 @@ from aiohttp.typedefs import Handler
 from router.demo.stage import Place
 
 AnyWebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+ASKED = ("Accept", "Purpose", "Sec-Fetch-Mode", "Sec-Purpose")
+"""By what a browser says whether a person opens the page: only then may it wake a sandbox."""
+TOLD = (
+    "Cache-Control",
+    "Content-Security-Policy",
+    "Content-Type",
+    "Retry-After",
+    "X-Sandbox-Router-Error",
+)
 ROUTER = web.AppKey("router", aiohttp.ClientSession)
 
 
@@ -24,9 +33,10 @@ async def open_door(place: Place, *, sandbox: str) -> AsyncIterator[str]:
     root = place.path(sandbox)
 
     async def page(request: web.Request) -> web.Response:
-        async with request.app[ROUTER].get(root) as answer:
-            headers = {"Content-Type": answer.headers.get("Content-Type", "text/plain")}
-            return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+        asked = {name: request.headers[name] for name in ASKED if name in request.headers}
+        async with request.app[ROUTER].get(root, headers=asked) as answer:
+            told = {name: answer.headers[name] for name in TOLD if name in answer.headers}
+            return web.Response(status=answer.status, body=await answer.read(), headers=told)
 
     async def websocket(request: web.Request) -> web.WebSocketResponse:
         # The sandbox first: its refusal must reach the browser as a refusal.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -74,16 +75,60 @@ def commands(place: Place, *, python: str) -> tuple[Command, ...]:
     )
 
 
+def sleep_commands(place: Place, *, sleeping: str, switch: str, guest: str) -> tuple[Command, ...]:
+    """Returns what to try by hand with a sandbox that sleeps; the first command sets what the others use."""
+    root = f"{place.url}{place.path(sleeping)}"
+    curl = 'curl -sS -H "Authorization: Bearer $TOKEN"'
+    only_how = "-o /dev/null -w '%{http_code} after %{time_total} s\\n'"
+    explain = f"namespace={NAMESPACE}&name={sleeping}&port={PORT_ASKED_FOR}"
+    return (
+        Command("the token of this run, which has the right to wake", f"TOKEN={place.token}"),
+        Command(
+            "a prefetch does not wake it: 409",
+            f"{curl} {only_how} -H 'Sec-Purpose: prefetch' {root}",
+        ),
+        Command(
+            "nor does a token without that right",
+            f'curl -sS -i -H "Authorization: Bearer {guest}" {root}',
+        ),
+        Command(
+            "what a request would come to", f'{curl} "{place.admin_url}/debug/route?{explain}"'
+        ),
+        Command("a call wakes it: 200, once it is there", f"{curl} {only_how} {root}"),
+        Command(
+            "suspend it again: its process ends",
+            f"curl -sS -X POST --unix-socket {shlex.quote(switch)} http://demo/suspend",
+        ),
+        Command(
+            "how many wakes there were, and how they ended",
+            f"curl -sS {place.admin_url}/metrics | grep ^sandbox_router_wakes_total",
+        ),
+    )
+
+
+def sleep_hints(commands: Sequence[Command], *, page_url: str) -> str:
+    """Returns the commands as pasteable lines, and the page for a browser, which shows the waiting page first."""
+    lines = [
+        *("It has been suspended again. Try it by hand, in another terminal:", ""),
+        *_pasteable(commands),
+        *("", f"Or in a browser, while it sleeps: {page_url}"),
+        "(a page that says that it wakes up, and then opens the sandbox's own)",
+    ]
+    return "\n".join(lines)
+
+
 def hints(commands: Sequence[Command], *, page_url: str) -> str:
     """Returns the commands as pasteable lines, and the page for a browser."""
-    lines = ["Try it by hand, in another terminal:", ""]
-    for command in commands:
-        lines += [f"  # {command.shows}", f"  {command.line}"]
+    lines = ["Try it by hand, in another terminal:", "", *_pasteable(commands)]
     lines += ["", f"Or in a browser: {page_url}"]
     lines += [
         "(a page of the sandbox echo; this address adds the token, which a browser can't send)"
     ]
     return "\n".join(lines)
+
+
+def _pasteable(commands: Sequence[Command]) -> list[str]:
+    return [line for each in commands for line in (f"  # {each.shows}", f"  {each.line}")]
 
 
 def failure(error: StepFailed) -> str:

@@ -1,4 +1,4 @@
-"""The demo's sandboxes: three small web apps, each its own process (`python -m router.demo.sandboxes NAME PORT`)."""
+"""The demo's sandboxes: three small web apps, each its own process (`python -m router.demo.sandboxes NAME PORT [SECONDS]`)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import html
 import json
 import socket
 import sys
+import time
 from collections.abc import Callable
 from importlib import resources
 
@@ -88,11 +89,15 @@ SANDBOXES: dict[str, Callable[[str], web.Application]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Serves the sandbox `NAME` on the loopback `PORT` (0: one that the kernel picks) until SIGTERM or Ctrl-C."""
-    if len(arguments) != 2 or arguments[0] not in SANDBOXES or not arguments[1].isdecimal():
+    """Serves the sandbox `NAME` on the loopback `PORT` (0: one that the kernel picks) until SIGTERM or Ctrl-C.
+
+    With SECONDS it listens only after them, as a pod does whose image, volume and app take their time.
+    """
+    name, port, boot_s = [*arguments, "0"][:3] if len(arguments) in (2, 3) else ("", "", "")
+    if name not in SANDBOXES or not port.isdecimal() or not boot_s.isdecimal():
         names = "|".join(SANDBOXES)
-        raise SystemExit(f"usage: python -m router.demo.sandboxes {names} PORT")
-    name, port = arguments
+        raise SystemExit(f"usage: python -m router.demo.sandboxes {names} PORT [SECONDS]")
+    time.sleep(int(boot_s))
     listener = socket.create_server(("127.0.0.1", int(port)))
     line = f"{LISTENING}{listener.getsockname()[1]}"
     web.run_app(

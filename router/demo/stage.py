@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +80,38 @@ class Place:
         return f"{PATH_PREFIX}/{NAMESPACE}/{sandbox}/{PORT_ASKED_FOR}{rest}"
 
 
+class Launch:
+    """How the router is started, and whom it lets in: by default as `sandbox-router serve` with one token."""
+
+    def __init__(
+        self,
+        *,
+        program: Iterable[str] = ("router", "serve"),
+        token: str | None = None,
+        auth_flags: Iterable[str] = ("--auth", "static"),
+    ) -> None:
+        """`program` is a module with its first arguments; without a `token` one is made for `--auth static`."""
+        self.program = tuple(program)
+        self.token = secrets.token_hex(20) if token is None else token
+        self.auth_flags = tuple(auth_flags)
+        self.environment = {"ROUTER_AUTH_TOKEN": self.token} if token is None else {}
+
+    def __repr__(self) -> str:
+        return f"<Launch {' '.join(self.program)}>"
+
+    def command(self, place: Place, sandboxes_file: Path) -> list[str]:
+        """Returns the router's command line; a token of `--auth static` goes through its environment."""
+        return [
+            *(sys.executable, "-m", *self.program),
+            *("--http-bind", f"127.0.0.1:{place.port}"),
+            *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
+            *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
+            *("--path-prefix", PATH_PREFIX, *self.auth_flags),
+            *("--max-connections", str(MAX_CONNECTIONS)),
+            *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
+        ]
+
+
 class Stage:
     """Owns every process of the demo: none outlives `async with`."""
 
@@ -94,8 +126,14 @@ class Stage:
         }
         self._on_router_line = on_router_line
         self._folder = tempfile.TemporaryDirectory(prefix="sandbox-router-demo-")
-        self._tasks = TaskSet()
-        self._children: list[Child] = []
+        self.folder = Path(self._folder.name)
+        """For files of this run; nobody else may look into it."""
+        self.sandboxes_file = self.folder / "sandboxes.yaml"
+        self.tasks = TaskSet()
+        """What is under way beside; ended before the stage."""
+        self._watching = TaskSet()
+        self._sandboxes: list[Child] = []
+        self._router: Child | None = None
         self.ending = asyncio.Event()
         """Set by a signal, or when a process ended by itself."""
 
@@ -109,46 +147,59 @@ class Stage:
         traceback: TracebackType | None,
     ) -> None:
         try:
+            await self.tasks.close()
             # The router first: it drains while its sandboxes still answer.
             for child in reversed(self._children):
                 await child.stop(grace_s=STOP_S)
         finally:
-            await self._tasks.close()
+            await self._watching.close()
             self._folder.cleanup()
 
-    async def start_sandboxes(self) -> dict[str, int]:
+    async def start_sandboxes(self, names: Iterable[str] = SANDBOXES) -> dict[str, int]:
         """Returns the port of each sandbox once all of them listen. Raises StepFailed."""
-        started = [
-            await self._start(
-                f"sandbox {name}", [sys.executable, "-m", "router.demo.sandboxes", name, "0"]
-            )
-            for name in SANDBOXES
-        ]
-        return {
-            name: int(await child.line(LISTENING, timeout_s=START_S))
-            for name, child in zip(SANDBOXES, started, strict=True)
-        }
+        started = {name: await self.start_sandbox(name) for name in names}
+        return {name: await port_of(child) for name, child in started.items()}
 
-    async def start_router(self, sandbox_ports: Mapping[str, int], *, http_port: int) -> Place:
+    async def start_sandbox(self, name: str, *, boot_s: int = 0) -> Child:
+        """Returns the process of a sandbox, which listens after `boot_s` seconds at the earliest. Raises StepFailed."""
+        program = [sys.executable, "-m", "router.demo.sandboxes", name, "0", str(boot_s)]
+        child = await Child.start(f"sandbox {name}", program, environment=self._environment)
+        self._sandboxes.append(child)
+        self._watch_over(child)
+        return child
+
+    async def end_sandbox(self, child: Child) -> None:
+        """Ends a sandbox's process on purpose."""
+        self._sandboxes.remove(child)
+        await child.stop(grace_s=STOP_S)
+
+    async def start_router(
+        self, sandbox_ports: Mapping[str, int], *, http_port: int, launch: Launch | None = None
+    ) -> Place:
         """Returns where the router listens once it is ready. Raises StepFailed."""
-        sandboxes_file = Path(self._folder.name, "sandboxes.yaml")
-        write_sandboxes_file(sandboxes_file, sandbox_ports)
+        launch = launch or Launch()
+        write_sandboxes_file(self.sandboxes_file, sandbox_ports)
         for attempt in range(1, ATTEMPTS + 1):
             port = free_port(http_port)
-            place = Place(port, free_port(ADMIN_PORT, but_not=port), secrets.token_hex(20))
-            router = await self._start(
+            place = Place(port, free_port(ADMIN_PORT, but_not=port), launch.token)
+            router = self._router = await Child.start(
                 "the router",
-                serve_command(place, sandboxes_file),
-                extra_environment={"ROUTER_AUTH_TOKEN": place.token},
+                launch.command(place, self.sandboxes_file),
+                environment={**self._environment, **launch.environment},
                 on_line=self._on_router_line,
             )
+            self._watch_over(router)
             try:
                 await _until_ready(router, place, sandbox_ports)
                 break
             except StepFailed:
-                if attempt == ATTEMPTS or not router.ended.is_set() or not lost_a_port(place):
+                if (
+                    attempt == ATTEMPTS
+                    or not router.ended.is_set()
+                    or not lost_a_port(router, place)
+                ):
                     raise
-                self._children.remove(router)
+                self._router = None
                 self.ending.clear()
         return place
 
@@ -161,49 +212,41 @@ class Stage:
     @property
     def router(self) -> Child:
         """The router's process, once it has been started."""
-        return self._children[-1]
+        assert self._router is not None
+        return self._router
 
-    async def _start(
-        self,
-        name: str,
-        arguments: list[str],
-        *,
-        extra_environment: Mapping[str, str] | None = None,
-        on_line: Callable[[str], None] | None = None,
-    ) -> Child:
-        environment = {**self._environment, **(extra_environment or {})}
-        child = await Child.start(name, arguments, environment=environment, on_line=on_line)
-        self._children.append(child)
-        self._tasks.start(self._watch(child), name=f"watch {name}")
-        return child
+    @property
+    def _children(self) -> list[Child]:
+        return self._sandboxes + ([] if self._router is None else [self._router])
+
+    def _watch_over(self, child: Child) -> None:
+        self._watching.start(self._watch(child), name=f"watch {child.name}")
 
     async def _watch(self, child: Child) -> None:
         try:
             await child.watch()
         finally:
-            self.ending.set()
+            if child in self._children:  # else it was ended on purpose
+                self.ending.set()
 
 
-def write_sandboxes_file(path: Path, sandbox_ports: Mapping[str, int]) -> None:
-    """Writes the router's table: each sandbox is asked for at its usual port and dialled at its real one."""
-    entries = [
-        {"name": name, "host": "127.0.0.1", "ports": {PORT_ASKED_FOR: port}}
-        for name, port in sandbox_ports.items()
-    ]
-    path.write_text(yaml.safe_dump({"sandboxes": entries}, sort_keys=False), "utf-8")
+async def port_of(sandbox: Child) -> int:
+    """Returns where a sandbox listens, once it does. Raises StepFailed."""
+    return int(await sandbox.line(LISTENING, timeout_s=START_S))
 
 
-def serve_command(place: Place, sandboxes_file: Path) -> list[str]:
-    """Returns the router's command line; the token goes through its environment."""
-    return [
-        *(sys.executable, "-m", "router", "serve"),
-        *("--http-bind", f"127.0.0.1:{place.port}"),
-        *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
-        *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
-        *("--auth", "static", "--path-prefix", PATH_PREFIX),
-        *("--max-connections", str(MAX_CONNECTIONS)),
-        *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
-    ]
+def write_sandboxes_file(
+    path: Path, sandbox_ports: Mapping[str, int], *, suspended: str | None = None
+) -> None:
+    """Writes the router's table, at once: each sandbox is asked for at its usual port and dialled at its real one."""
+    entries: list[dict[str, object]] = []
+    for name, port in sandbox_ports.items():
+        entries.append({"name": name, "host": "127.0.0.1", "ports": {PORT_ASKED_FOR: port}})
+        if name == suspended:
+            entries[-1]["state"] = "suspended"
+    whole = path.with_suffix(".new")
+    whole.write_text(yaml.safe_dump({"sandboxes": entries}, sort_keys=False), "utf-8")
+    whole.replace(path)
 
 
 def free_port(preferred: int, *, but_not: int = 0) -> int:
@@ -220,9 +263,12 @@ def free_port(preferred: int, *, but_not: int = 0) -> int:
     return found
 
 
-def lost_a_port(place: Place) -> bool:
+def lost_a_port(router: Child, place: Place) -> bool:
     """Returns True when somebody took one of the ports between the look at it and the router's start."""
-    return any(free_port(port) != port for port in (place.port, place.admin_port))
+    # They may have given it back since.
+    return any("cannot listen on" in line for line in router.lines) or any(
+        free_port(port) != port for port in (place.port, place.admin_port)
+    )
 
 
 async def _until_ready(router: Child, place: Place, sandbox_ports: Mapping[str, int]) -> None:

@@ -1,19 +1,22 @@
 """The demo as its user runs it: real processes, real requests, and every printed command pasted into a shell."""
 
-import asyncio
 import os
 import re
-import select
 import shutil
 import signal
 import socket
-import sys
-from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 
-DEADLINE_S = 60.0
+from tests.integration.demo_process import (
+    assert_all_end,
+    children_of,
+    commands_in,
+    running,
+    shell,
+)
+
 RIGHT_ROWS = [
     r"GET / +hello +200 .* ok",
     r"GET /events\?count=3 +ticker +200 .* ok",
@@ -22,77 +25,11 @@ RIGHT_ROWS = [
 ]
 
 
-class Demo:
-    """The running command, and what it has printed so far."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.text = ""
-
-    async def until(self, pattern: str) -> re.Match[str]:
-        """Returns the first match in what was printed, as soon as it is there."""
-        assert self.process.stdout is not None
-        async with asyncio.timeout(DEADLINE_S):
-            while not (found := re.search(pattern, self.text, re.MULTILINE)):
-                chunk = await self.process.stdout.read(65536)
-                assert chunk, f"it ended without {pattern!r}:\n{self.text}"
-                self.text += chunk.decode()
-        return found
-
-    async def end(self) -> int:
-        """Returns the exit status once everything was printed."""
-        assert self.process.stdout is not None
-        async with asyncio.timeout(DEADLINE_S):
-            self.text += (await self.process.stdout.read()).decode()
-            return await self.process.wait()
-
-
-@asynccontextmanager
-async def running(*arguments: str):
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "router", "demo", "--port", "0", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    demo = Demo(process)
-    try:
-        yield demo
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await demo.end()
-
-
 @pytest.fixture
 async def serving():
     async with running() as demo:
         await demo.until(r"^Serving until Ctrl-C")
         yield demo
-
-
-async def shell(*lines: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-c", "\n".join(lines)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(DEADLINE_S):
-        out, _ = await process.communicate()
-    return process.returncode or 0, out.decode()
-
-
-def children_of(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(child) for child in file.read().split()]
-
-
-def assert_all_end(handles: list[int]) -> None:
-    for handle in handles:
-        has_ended = select.select([handle], [], [], 15)[0]
-        os.close(handle)
-        assert has_ended, "a process outlived the demo"
 
 
 async def test_once_ends_after_the_table_with_every_answer_right():
@@ -104,7 +41,7 @@ async def test_once_ends_after_the_table_with_every_answer_right():
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the printed commands use curl")
 async def test_every_printed_command_works_when_pasted(serving):
-    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    lines = commands_in(serving.text)
     token, *commands = lines
     shown = [await shell(token, command) for command in commands]
     assert [status for status, _ in shown] == [0] * len(commands), shown
@@ -120,7 +57,7 @@ async def test_every_printed_command_works_when_pasted(serving):
 
 
 async def test_the_token_and_the_routing_headers_stay_with_the_router(serving):
-    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    lines = commands_in(serving.text)
     _, told = await shell(lines[0], lines[1])
     assert "authorization" not in told.lower()
     assert "x-sandbox" not in told.lower()
@@ -136,7 +73,7 @@ async def test_the_page_and_its_websocket_work_in_a_browser_without_a_token(serv
 
 
 async def test_the_router_log_is_shown_while_it_serves(serving):
-    lines = re.findall(r"^  # .+\n  (.+)$", serving.text, re.MULTILINE)
+    lines = commands_in(serving.text)
     await shell(lines[0], lines[1] + "seen-in-the-log")
     await serving.until("/seen-in-the-log")
 

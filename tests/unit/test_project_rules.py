@@ -135,13 +135,15 @@ def test_a_broad_catch_stands_only_at_a_boundary(module):
     assert broad == []
 
 
-# The edge of the program: everything else is told what it needs. The demo only hands the environment on.
+# The edge of the program: everything else is told what it needs. The demo only hands the environment on to
+# its router, whose program reads it as `serve` does.
 READ_THE_ENVIRONMENT = {
     "router/app/worker.py",
     "router/cli/commands.py",
     "router/cli/suspend_idle.py",
     "router/code_form.py",
     "router/demo/session.py",
+    "router/demo/waking_router.py",
 }
 
 

@@ -169,6 +169,20 @@ def test_a_start_that_fails_leaves_no_socket_open(
     assert [sock.fileno() for sock in bound] == [-1, -1]
 
 
+def test_a_waker_of_its_own_is_refused_where_workers_would_not_have_it(
+    make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Idle:
+        async def wake(self, endpoint: object) -> bool:
+            return False
+
+    monkeypatch.setattr(run_module, "configure", lambda **options: None)
+    monkeypatch.setattr(run_module, "_within_descriptors", lambda settings: settings)
+    monkeypatch.setattr(run_module.signal, "signal", lambda number, handler: None)
+    assert run_module.run(make_settings(workers=2), waker=Idle()) == 1
+    assert "set workers to 1" in str(vars(caplog.records[-1])["fields"])
+
+
 def test_a_second_signal_ends_a_long_drain_at_once(sandboxes_file: Path) -> None:
     with started(sandboxes_file, drain_delay=60) as program:
         program.line("listening")

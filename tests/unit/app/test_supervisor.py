@@ -145,7 +145,7 @@ async def test_what_all_workers_note_is_said_once(
 async def test_a_worker_that_hangs_is_told_of_at_once_and_replaced(
     make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(supervisor_module, "_SILENT_AFTER_S", 0.5)
+    monkeypatch.setattr("router.app.slot._SILENT_AFTER_S", 0.5)
     monkeypatch.setattr(supervisor_module, "_HUNG_AFTER_S", 6.0)
     async with running(make_settings(workers=2)) as place:
         supervisor = place.supervisor

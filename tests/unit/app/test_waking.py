@@ -27,7 +27,7 @@ def built(wanted: Settings) -> Any:
     anything: Any = object()
     index = EndpointIndex(waiting_room=1, waiting_room_per_namespace=1)
     resources = contextlib.AsyncExitStack()
-    return build_wakes(wanted, resources, api=anything, index=index, telemetry=anything)
+    return build_wakes(wanted, resources, waker=anything, index=index, telemetry=anything)
 
 
 def test_nothing_is_built_while_waking_is_off() -> None:

@@ -7,8 +7,9 @@ import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +19,7 @@ from router.admin.sandbox_listing import Filter
 from router.app.stop import Stop
 from router.app.worker import Sockets, Worker
 from router.errors import Overloaded
+from router.routing.endpoint import Endpoint
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import Address, Settings
 from router.telemetry.activity import Use
@@ -45,12 +47,13 @@ def _garbage_as_before() -> Iterator[None]:
 class Running:
     """A worker that serves, in this process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, **options: Any) -> None:
         address = settings.listeners.http_bind
         assert address is not None
         self.sockets = bind(address, setting="http-bind")
         self.address = addresses_of(self.sockets)[0]
-        self.worker = Worker(settings, Sockets(http=self.sockets, own=[self.address]))
+        sockets = Sockets(http=self.sockets, own=[self.address])
+        self.worker = Worker(settings, sockets, **options)
         self.stop = Stop()
         self.listening = asyncio.Event()
         self.code: int | None = None
@@ -70,9 +73,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
+async def running(settings: Settings, **options: Any) -> AsyncIterator[Running]:
     async with asyncio.timeout(30):
-        place = Running(settings)
+        place = Running(settings, **options)
         try:
             async with asyncio.TaskGroup() as tasks:
                 task = tasks.create_task(place.run())
@@ -119,6 +122,36 @@ async def test_it_never_dials_where_the_router_itself_listens(make_settings: Mak
         own = place.address[1]
         answer = await place.ask(request("X-Sandbox-ID: box-a", f"X-Sandbox-Port: {own}"))
     assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_waker_of_its_own_wakes_what_kubernetes_knows_nothing_of(
+    make_settings: MakeSettings, sandboxes_file: Path
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    class Rewriting:
+        """Wakes a sandbox by a new line in the file."""
+
+        woken: ClassVar[list[str]] = []
+
+        async def wake(self, endpoint: Endpoint) -> bool:
+            self.woken.append(str(endpoint.ref))
+            sandboxes_file.write_text(f"sandboxes: [{{{entry}, state: ready}}]")
+            return True
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as sandbox:
+        port = sandbox.sockets[0].getsockname()[1]
+        entry = f"name: box-a, host: 127.0.0.1, ports: {{8888: {port}}}"
+        sandboxes_file.write_text(f"sandboxes: [{{{entry}, state: suspended}}]")
+        settings = make_settings()
+        settings = replace(settings, waking=replace(settings.waking, wake="all"))
+        async with running(settings, waker=Rewriting()) as place:
+            asked = request("X-Sandbox-ID: box-a")
+            assert (await place.ask(asked)).startswith(b"HTTP/1.1 204 ")
+    assert Rewriting.woken == ["default/box-a"]
 
 
 async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) -> None:

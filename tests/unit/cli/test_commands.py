@@ -324,18 +324,23 @@ def test_the_usable_cores_are_what_the_container_may_use(
 
 @pytest.mark.parametrize(
     ("args", "expected"),
-    [([], (False, None)), (["--once"], (True, None)), (["--once", "--port", "0"], (True, 0))],
+    [
+        ([], (False, None, False)),
+        (["--once"], (True, None, False)),
+        (["--once", "--port", "0"], (True, 0, False)),
+        (["--sleep"], (False, None, True)),
+    ],
 )
 def test_demo_hands_its_options_on_and_ends_with_its_status(
     args: list[str],
-    expected: tuple[bool, int | None],
+    expected: tuple[bool, int | None, bool],
     run: CliRunner,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls: list[tuple[bool, int | None]] = []
+    calls: list[tuple[bool, int | None, bool]] = []
 
-    def demonstrate(*, once: bool, http_port: int | None) -> int:
-        calls.append((once, http_port))
+    def demonstrate(*, once: bool, http_port: int | None, sleeps: bool) -> int:
+        calls.append((once, http_port, sleeps))
         return 4
 
     monkeypatch.setattr("router.demo.run", demonstrate)

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
@@ -22,6 +22,7 @@ class StandIn:
     says: str = "Hello from sandbox hello."
     echo_prefix: str = ""
     refuses_upgrades: bool = False
+    asked_for_page: Mapping[str, str] = field(default_factory=dict)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -43,8 +44,12 @@ class StandIn:
     async def _hello(self, _):
         return web.Response(text=f"{self.says}\nmore\n")
 
-    async def _page(self, _):
-        return web.Response(text="<title>Sandbox echo</title>", content_type="text/html")
+    async def _page(self, request):
+        self.asked_for_page = request.headers
+        headers = {"Content-Security-Policy": "default-src 'none'", "Set-Cookie": "a=b"}
+        return web.Response(
+            text="<title>Sandbox echo</title>", content_type="text/html", headers=headers
+        )
 
     async def _events(self, request):
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

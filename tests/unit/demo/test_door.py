@@ -25,6 +25,19 @@ async def test_the_page_of_the_sandbox_comes_through_without_a_token(door, brows
     assert await response.text() == "<title>Sandbox echo</title>"
 
 
+async def test_the_router_hears_whether_a_person_opens_the_page_and_the_browser_how_it_may_be_shown(
+    stand_in, door, browser
+):
+    async with browser.get(
+        door, headers={"Sec-Fetch-Mode": "navigate", "Accept": "text/html", "Cookie": "a=b"}
+    ) as response:
+        assert response.headers["Content-Security-Policy"] == "default-src 'none'"
+        assert "Set-Cookie" not in response.headers
+    asked = stand_in.asked_for_page
+    assert (asked["Sec-Fetch-Mode"], asked["Accept"]) == ("navigate", "text/html")
+    assert "Cookie" not in asked
+
+
 async def test_a_message_goes_to_the_sandbox_and_back(door, browser):
     async with browser.ws_connect(f"{door}ws", origin=door.rstrip("/")) as connection:
         await connection.send_str("hi")

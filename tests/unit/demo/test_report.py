@@ -38,6 +38,19 @@ def test_hints_are_lines_to_paste_with_what_they_show_above():
     assert "in a browser: http://127.0.0.1:1234/" in text
 
 
+def test_the_commands_of_the_sleeper_use_both_tokens_and_its_switch():
+    commands = report.sleep_commands(
+        PLACE, sleeping="echo", switch="/a folder/switch", guest="guest-token"
+    )
+    assert commands[0].line == "TOKEN=the-token"
+    lines = [command.line for command in commands[1:]]
+    assert sum("Bearer guest-token" in line for line in lines) == 1
+    assert "curl -sS -X POST --unix-socket '/a folder/switch' http://demo/suspend" in lines
+    text = report.sleep_hints(commands, page_url="http://127.0.0.1:1234/")
+    assert "  # a call wakes it: 200, once it is there\n  curl " in text
+    assert "in a browser, while it sleeps: http://127.0.0.1:1234/" in text
+
+
 def test_a_failure_says_the_step_the_reason_and_the_last_lines():
     error = StepFailed("start the router", "it ended with 1", lines=["first", "last"])
     assert report.failure(error).splitlines() == [

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from aiohttp import web
@@ -76,9 +77,31 @@ def test_each_sandbox_is_a_process_that_says_its_port_and_ends_on_sigterm(name):
     assert (process.returncode, rest) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["hello"], ["unknown", "0"], ["hello", "x"]])
+def test_a_sandbox_that_takes_its_time_listens_only_then():
+    began = time.monotonic()
+    command = [sys.executable, "-m", "router.demo.sandboxes", "hello", "0", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(LISTENING)
+        assert time.monotonic() - began >= 1
+        process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["hello"],
+        ["unknown", "0"],
+        ["hello", "x"],
+        ["hello", "0", "-1"],
+        ["hello", "0", "1", "1"],
+    ],
+)
 def test_wrong_arguments_are_answered_with_the_usage(arguments):
     command = [sys.executable, "-m", "router.demo.sandboxes", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "usage: python -m router.demo.sandboxes hello|ticker|echo PORT\n"
+    assert (
+        ended.stderr == "usage: python -m router.demo.sandboxes hello|ticker|echo PORT [SECONDS]\n"
+    )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from router.demo.child import StepFailed
-from router.demo.stage import Place, Stage, free_port, write_sandboxes_file
+from router.demo.stage import Launch, Place, Stage, free_port, port_of, write_sandboxes_file
 
 # Stands in the way of one kind of process only, and leaves the rest as they are.
 SABOTAGE = """
@@ -122,7 +122,7 @@ async def test_another_router_on_the_admin_port_is_not_taken_for_ours(monkeypatc
 async def test_a_process_that_ends_by_itself_ends_the_wait(tmp_path):
     async with Stage(environment=os.environ, on_router_line=ignore) as stage:
         await stage.start_sandboxes()
-        os.kill(stage.router.pid, 9)  # the last one started
+        os.kill(stage._children[-1].pid, 9)
         with pytest.raises(StepFailed, match="keep sandbox echo running: it ended with -9"):
             await stage.until_ending()
 
@@ -139,6 +139,27 @@ def test_the_table_of_sandboxes_maps_the_usual_port_to_the_real_one(tmp_path):
     assert yaml.safe_load(path.read_text()) == {
         "sandboxes": [{"name": "hello", "host": "127.0.0.1", "ports": {8888: 40001}}]
     }
+    write_sandboxes_file(path, {"hello": 40001, "echo": 40002}, suspended="echo")
+    hello, echo = yaml.safe_load(path.read_text())["sandboxes"]
+    assert "state" not in hello
+    assert echo["state"] == "suspended"
+    assert [each.name for each in tmp_path.iterdir()] == ["sandboxes.yaml"], "put there at once"
+
+
+async def test_a_sandbox_that_is_ended_on_purpose_ends_nothing_else():
+    async with Stage(environment=os.environ, on_router_line=ignore) as stage:
+        child = await stage.start_sandbox("hello")
+        await port_of(child)
+        await stage.end_sandbox(child)
+        assert child.ended.is_set()
+        assert not stage.ending.is_set()
+
+
+def test_a_launch_hides_its_token_and_gives_it_to_the_router_alone():
+    launch = Launch()
+    assert launch.environment == {"ROUTER_AUTH_TOKEN": launch.token}
+    assert launch.token not in " ".join(launch.command(Place(1, 2, launch.token), Path("/file")))
+    assert repr(launch) == "<Launch router serve>"
 
 
 def test_a_free_port_is_the_preferred_one_unless_somebody_listens_there():
