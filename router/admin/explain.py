@@ -260,7 +260,7 @@ class Explainer:
         )
         if authenticated is None:
             return
-        endpoint = self._source.find(target)
+        endpoint = self._source.find(target.ref, target.pod_ip)
         is_ready = endpoint is not None and endpoint.state is State.READY
         names = (target.ref,) if endpoint is None else self._source.names(endpoint, target.ref)
         # Who may not see a sandbox learns nothing about it; a ready one is judged as the very pod.

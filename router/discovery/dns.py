@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable
 from router.errors import SandboxNotReady
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.generation import Generation
-from router.routing.target import Target
 from router.routing.waiting import Waiter
 
 _CACHED_NAMES = 4096
@@ -39,18 +38,17 @@ class DnsSource:
         """Returns what keeps this discovery from being ready: nothing ever does."""
         return []
 
-    def find(self, target: Target) -> Endpoint:
-        """Returns the endpoint that `target` asks for: at its pod IP where that is trusted, else by name.
+    def find(self, ref: SandboxRef, pod_ip: str | None = None) -> Endpoint:
+        """Returns the endpoint of this name: at `pod_ip` where that is trusted, else where the name leads to.
 
         Whether it exists shows when it is dialled.
         """
-        if self._trust_pod_ip_header and target.pod_ip is not None:
-            return _ready_at(target.ref, target.pod_ip)
-        endpoint = self._made.get(target.ref)
+        if self._trust_pod_ip_header and pod_ip is not None:
+            return _ready_at(ref, pod_ip)
+        endpoint = self._made.get(ref)
         if endpoint is None:
             if len(self._made) >= _CACHED_NAMES:
                 self._made.clear()
-            ref = target.ref
             endpoint = _ready_at(ref, f"{ref.name}.{ref.namespace}.{self._suffix}")
             self._made[ref] = endpoint
         return endpoint

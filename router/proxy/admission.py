@@ -117,7 +117,7 @@ class Admission:
                     return AwaitCredential(answer)
                 self.authenticated(request, answer)
             self._check_bounds(request)
-            endpoint = self._source.find(target)
+            endpoint = self._find(target.ref, target.pod_ip)
             if endpoint is None or endpoint.state is not _READY:
                 return self._absence.step(request, target, endpoint)
             decided = self._authorize(request, target, endpoint)
@@ -184,7 +184,7 @@ class Admission:
             return None
         permit, target = known.permit, known.target
         endpoint = permit.endpoint
-        if self._find(target) is not endpoint:
+        if self._find(target.ref, target.pod_ip) is not endpoint:
             return None
         request.target = target
         request.authenticated = known.authenticated

@@ -10,6 +10,7 @@ from asyncio import WriteTransport
 from collections.abc import Callable
 from typing import Final
 
+from router.auth.authorizer import Permit
 from router.proxy.outcome import Outcome
 
 FLUSH_S: Final = 30.0
@@ -22,15 +23,29 @@ _BYTES_ACKED: Final = struct.Struct("@120xQ")
 class Delivery:
     """Knows when the client has everything, and tells of the request then; `started_at` is in monotonic seconds."""
 
-    __slots__ = ("_gives_up_at", "_is_told", "_outcome", "_seen", "_started_at", "_tell", "resets")
+    __slots__ = (
+        "_gives_up_at",
+        "_is_told",
+        "_outcome",
+        "_permit",
+        "_seen",
+        "_started_at",
+        "_tell",
+        "resets",
+    )
 
     def __init__(
-        self, outcome: Outcome, started_at: float, tell: Callable[[Outcome], None]
+        self,
+        outcome: Outcome,
+        started_at: float,
+        tell: Callable[[Outcome], None],
+        permit: Permit | None = None,
     ) -> None:
         self.resets = False
         """Nothing but a reset shows the client what is missing; it would destroy what the client's kernel doesn't have."""
         self._outcome = outcome
         self._started_at = started_at
+        self._permit = permit
         self._tell = tell
         self._is_told = False
         self._seen: tuple[int, int, int] | None = None
@@ -66,7 +81,7 @@ class Delivery:
         self._is_told = True
         outcome = self._outcome
         outcome.bytes_to_client = max(0, outcome.bytes_to_client - unsent_bytes)
-        outcome.ended(self._started_at)
+        outcome.ended(self._started_at, self._permit)
         self._tell(outcome)
 
 

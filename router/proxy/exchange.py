@@ -273,7 +273,7 @@ class Exchange(Request):
             raise BadResponse(reason="a 101 that was not asked for")
         protocol = chosen_protocol(head, self.head.upgrade)
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
-        self.outcome.answered(101, self.permit)
+        self.outcome.status = 101
         self.outcome.is_tunnel = True
         self._receiving_becomes(_TUNNEL)
         tunnel = Tunnel(
@@ -314,7 +314,7 @@ class Exchange(Request):
         assert self.receiving is _AWAITED, repr(self)
         self.receiving = _RECEIVING_BODY
         outcome = self.outcome
-        outcome.answered(head.status, self.permit)
+        outcome.status = head.status
         outcome.first_byte_s = time.monotonic() - self._sent_at
         is_old = asked.version == 10
         self._ends_chunked = not (has_length or is_old)
@@ -379,13 +379,14 @@ class Exchange(Request):
     def _cut(self) -> None:
         self._receiving_becomes(_ENDED)
         self.give_slots_back()
-        delivery = Delivery(self.outcome, self.started_at, self._telemetry.request_finished)
+        tell, permit = self._telemetry.request_finished, self.permit
+        delivery = Delivery(self.outcome, self.started_at, tell, permit)
         self.client.cut(delivery, is_delimited=self._is_delimited)
 
     def _end(self) -> None:
         assert _ENDED in RECEIVING_NEXT[self.receiving], repr(self)
         self.receiving = _ENDED
-        self.outcome.ended(self.started_at)
+        self.outcome.ended(self.started_at, self.permit)
         if self.slots is not None:
             self.give_slots_back()
         self._telemetry.request_finished(self.outcome)

@@ -110,24 +110,21 @@ class Outcome:
         self.used_at = 0.0
         """When (monotonic seconds) it was used last: the end, or what last crossed a tunnel but pings and pongs."""
 
-    def answered(self, status: int, permit: Permit | None) -> None:
-        """Notes the status of a response, and that of a sandbox that it comes from."""
-        self.status = status
-        if status < 500 and permit is not None:
-            self.used = permit.endpoint
-
-    def ended(self, started_at: float) -> None:
-        """Notes the end of what began at `started_at` (monotonic seconds)."""
+    def ended(self, started_at: float, permit: Permit | None) -> None:
+        """Notes the end of what began at `started_at` (monotonic seconds), and was activity of a sandbox if that responded well."""
         now = time.monotonic()
         self.total_s = now - started_at
         if not self.is_tunnel:
             self.used_at = now
+        if self.first_byte_s is not None and self.status < 500 and permit is not None:
+            self.used = permit.endpoint
 
     def client_left(self, permit: Permit | None, *, has_begun: bool) -> None:
         """Notes that the client left before it had its whole response, and while whose sandbox worked."""
         self.code = self.code or "client_closed"
         if not has_begun:
-            self.answered(CLIENT_CLOSED, permit)
+            self.status = CLIENT_CLOSED
+            self.used = None if permit is None else permit.endpoint
 
     def refused(self, error: RouterError) -> None:
         """Notes an error response of the router's own."""

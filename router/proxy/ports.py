@@ -16,7 +16,6 @@ from router.proxy.wire.stripping import Stripped
 from router.proxy.wire.websocket import CloseCode
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.generation import Generation
-from router.routing.target import Target
 
 NEVER: Final = float("inf")
 """A deadline that is off."""
@@ -179,8 +178,11 @@ class EndpointSource(Protocol):
     names_generation: Generation
     """Moves on whenever names() may give another answer than before."""
 
-    def find(self, target: Target) -> Endpoint | None:
-        """Returns the sandbox as far as it is known, at once; None when there is none of that name."""
+    def find(self, ref: SandboxRef, pod_ip: str | None = None) -> Endpoint | None:
+        """Returns the sandbox as far as it is known, at once; None when there is none of that name.
+
+        `pod_ip` is what the client says of its address: a hint, which only a source that was told to trust it believes.
+        """
         ...
 
     def is_complete(self, namespace: str | None = None) -> bool:

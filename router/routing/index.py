@@ -83,8 +83,8 @@ class EndpointIndex:
 
     # --- readers ----------------------------------------------------------------------------
 
-    def find(self, ref: SandboxRef) -> Endpoint | None:
-        """Returns the sandbox of this name, else the one that a claim of this name is bound to, else None."""
+    def find(self, ref: SandboxRef, pod_ip: str | None = None) -> Endpoint | None:
+        """Returns the sandbox of this name, else the one a claim of this name is bound to, else None; `pod_ip` decides nothing."""
         # Every request comes through here: one hit when the name is a sandbox's own.
         endpoint = self._endpoints.get(ref)
         if endpoint is None:

@@ -1,4 +1,4 @@
-"""IndexSource: the table of sandboxes as the gateway asks it, by Target."""
+"""IndexSource: the table of sandboxes as the gateway asks it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Hashable
 
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.index import EndpointIndex
-from router.routing.target import Target
 from router.routing.waiting import Waiter
 
 
 class IndexSource:
-    """Answers from an EndpointIndex; X-Sandbox-Pod-IP is a hint that decides nothing here."""
+    """Answers from an EndpointIndex."""
 
     def __init__(
         self, index: EndpointIndex, *, is_catching_up: Callable[[], bool] = lambda: False
     ) -> None:
         self._index = index
+        self.find = index.find
         self.is_complete = index.is_complete
         self.is_catching_up = is_catching_up
         self.names_generation = index.names_generation
@@ -27,10 +27,6 @@ class IndexSource:
 
     def __repr__(self) -> str:
         return f"<IndexSource {self._index!r}>"
-
-    def find(self, target: Target) -> Endpoint | None:
-        """Returns the sandbox as far as it is known; None when there is none of that name."""
-        return self._index.find(target.ref)
 
     def wait(self, ref: SandboxRef, wake: Callable[[], None], caller: Hashable = None) -> Waiter:
         """Calls `wake` once when the sandbox changes. Raises SandboxNotReady when too many wait, in all or of this caller."""

@@ -21,7 +21,10 @@ SUSPENDER = {**POD, "pod": "sandbox-router-suspend-idle-0"}
 TRAFFIC_S = 12
 EMPTY_WITHOUT_TROUBLE = re.compile(r"> 0$")
 NOT_IN_A_SHORT_RUN = ("ratio_rate1h", "ratio_rate6h", "ratio_rate3d")
-NOT_WITHOUT_TLS = ("certificate_not_after",)
+NOT_WITHOUT_TLS = (
+    "sandbox_router_tls_handshakes",
+    "certificate_not_after",
+)
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 from router.discovery import dns as dns_module
 from router.discovery.dns import DnsSource
 from router.errors import SandboxNotReady
-from router.proxy.gateway import EndpointSource
+from router.proxy.ports import EndpointSource
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target
 
@@ -22,34 +22,32 @@ def source(*, trust_pod_ip_header: bool = False) -> DnsSource:
 
 
 def test_a_sandbox_is_at_its_services_name() -> None:
-    assert source().find(Target(BOX, 80)) == Endpoint(
-        BOX, "", State.READY, ("box.team-a.svc.cluster.local",)
-    )
+    assert source().find(BOX) == Endpoint(BOX, "", State.READY, ("box.team-a.svc.cluster.local",))
 
 
 def test_dots_around_the_cluster_domain_are_no_matter() -> None:
     lenient = DnsSource(cluster_domain=".cluster.local.", trust_pod_ip_header=False)
-    assert lenient.find(Target(BOX, 80)) == source().find(Target(BOX, 80))
+    assert lenient.find(BOX) == source().find(BOX)
 
 
 def test_a_pod_ip_decides_only_where_it_is_trusted() -> None:
     asked = Target(BOX, 8888, pod_ip="10.0.0.7")
 
-    assert source().find(asked).addresses == ("box.team-a.svc.cluster.local",)
-    assert source(trust_pod_ip_header=True).find(asked) == Endpoint(
+    assert source().find(asked.ref, asked.pod_ip).addresses == ("box.team-a.svc.cluster.local",)
+    assert source(trust_pod_ip_header=True).find(asked.ref, asked.pod_ip) == Endpoint(
         BOX, "", State.READY, ("10.0.0.7",)
     )
 
 
 def test_without_a_pod_ip_the_name_decides() -> None:
     trusting = source(trust_pod_ip_header=True)
-    assert trusting.find(Target(BOX, 8888)) is trusting.find(Target(BOX, 80))
+    assert trusting.find(BOX) is trusting.find(BOX)
 
 
 def test_a_pod_ip_of_one_request_is_not_remembered_for_the_next() -> None:
     trusting = source(trust_pod_ip_header=True)
-    trusting.find(Target(BOX, 8888, pod_ip="10.0.0.7"))
-    assert trusting.find(Target(BOX, 80)).addresses == ("box.team-a.svc.cluster.local",)
+    trusting.find(BOX, "10.0.0.7")
+    assert trusting.find(BOX).addresses == ("box.team-a.svc.cluster.local",)
 
 
 def test_memory_is_bounded_however_many_names_are_asked_for(
@@ -59,13 +57,13 @@ def test_memory_is_bounded_however_many_names_are_asked_for(
     names = source()
     for number in range(35):
         ref = SandboxRef("team-a", f"box-{number}")
-        assert names.find(Target(ref, 80)).ref == ref
+        assert names.find(ref).ref == ref
     assert len(names._made) <= 10
 
 
 def test_a_sandbox_has_its_own_name_alone_and_keeps_its_route_whatever_happens() -> None:
     names = source()
-    endpoint = names.find(Target(BOX, 80))
+    endpoint = names.find(BOX)
     assert names.names(endpoint, BOX) == (BOX,)
     assert names.evict(endpoint, endpoint.addresses[0]) == ()
     assert names.hold_ends_in_s(BOX) is None

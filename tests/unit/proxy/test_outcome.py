@@ -59,9 +59,9 @@ PERMIT = Permit(PREFLIGHT, BOX, 8888)
 @pytest.mark.parametrize("status", [101, 200, 304, 404, 499])
 def test_an_answer_below_500_is_activity_of_its_sandbox(status: int) -> None:
     made = outcome()
-    made.answered(status, PERMIT)
-    made.ended(0.0)
-    assert (made.status, made.used) == (status, BOX)
+    made.status, made.first_byte_s = status, 0.1
+    made.ended(0.0, PERMIT)
+    assert made.used == BOX
     assert made.used_at > 0.0
 
 
@@ -70,16 +70,22 @@ def test_an_answer_from_500_and_one_without_a_sandbox_are_none(
     status: int, permit: Permit | None
 ) -> None:
     made = outcome()
-    made.answered(status, permit)
-    made.ended(0.0)
-    assert (made.status, made.used) == (status, None)
+    made.status, made.first_byte_s = status, 0.1
+    made.ended(0.0, permit)
+    assert made.used is None
+
+
+def test_a_response_of_the_routers_own_is_none() -> None:
+    made = outcome()
+    made.status = 308
+    made.ended(0.0, PERMIT)
+    assert made.used is None
 
 
 def test_the_end_of_a_tunnel_is_no_use_of_it() -> None:
     made = outcome()
-    made.answered(101, PERMIT)
-    made.is_tunnel, made.used_at = True, 5.0
-    made.ended(0.0)
+    made.status, made.is_tunnel, made.used_at = 101, True, 5.0
+    made.ended(0.0, PERMIT)
     assert made.used_at == 5.0
     assert made.total_s > 0.0
 

@@ -8,7 +8,6 @@ from router.errors import SandboxNotReady
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
-from router.routing.target import Target
 
 REF = SandboxRef("default", "box")
 CLAIM = SandboxRef("default", "claim")
@@ -29,14 +28,14 @@ def source(index: EndpointIndex) -> IndexSource:
 
 
 def test_a_target_leads_where_its_name_leads(source: IndexSource) -> None:
-    assert source.find(Target(REF, 8888)) is BOX
-    assert source.find(Target(CLAIM, 8888)) is BOX
-    assert source.find(Target(SandboxRef("default", "other"), 8888)) is None
+    assert source.find(REF) is BOX
+    assert source.find(CLAIM) is BOX
+    assert source.find(SandboxRef("default", "other")) is None
 
 
 def test_a_pod_ip_from_the_client_decides_nothing(source: IndexSource) -> None:
-    assert source.find(Target(REF, 8888, pod_ip="10.9.9.9")) is BOX
-    assert source.find(Target(SandboxRef("default", "other"), 8888, pod_ip="10.0.0.5")) is None
+    assert source.find(REF, "10.9.9.9") is BOX
+    assert source.find(SandboxRef("default", "other"), "10.0.0.5") is None
 
 
 def test_names_and_currentness_are_the_tables(source: IndexSource, index: EndpointIndex) -> None:
@@ -60,7 +59,7 @@ def test_who_waits_is_woken_by_a_change_and_too_many_are_refused(
 def test_an_evicted_route_is_held_back_for_a_while(source: IndexSource) -> None:
     assert source.hold_ends_in_s(REF) is None
     assert source.evict(BOX, "10.0.0.5") == (BOX,)
-    held = source.find(Target(REF, 8888))
+    held = source.find(REF)
     assert held is not None
     assert held.state is State.STARTING
     hold_s = source.hold_ends_in_s(REF)
