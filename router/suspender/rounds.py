@@ -24,6 +24,8 @@ logger = logging.getLogger("sandbox_router.suspender")
 FRESH_S: Final = 20.0
 """Answers older than this are not acted on: what is left waits for the next round."""
 AT_ONCE: Final = 4
+MOST_FAILING: Final = 3
+"""Namespaces in which the API server may refuse or fail before a round ends."""
 TELL_AGAIN_S: Final = 600.0
 
 
@@ -116,6 +118,10 @@ class Rounds:
         self._knowledge = Knowledge(now=clock())
         self._trouble: tuple[Ending, float] | None = None
         self._would: set[Candidate] = set()
+        self._failed: set[SandboxRef] = set()
+        """Idle Sandboxes that the API server did not suspend when it was asked last."""
+        self._failing: set[str] = set()
+        """The namespaces in which it did not, in the last round."""
 
     def __repr__(self) -> str:
         return f"<Rounds {self._candidates!r} {self._knowledge!r}>"
@@ -153,7 +159,8 @@ class Rounds:
         if not self._may_act():
             return Ending.STANDBY
         self._would &= {each.candidate for each in idle}
-        await self._suspend_all(sorted(idle, key=self._idle_since), routers)
+        self._failed &= {each.candidate.ref for each in idle}
+        await self._suspend_all(sorted(idle, key=self._turn_of), routers)
         return Ending.ACTED
 
     async def _learn(self) -> int:
@@ -187,28 +194,39 @@ class Rounds:
     # --- suspending -------------------------------------------------------------------------
 
     async def _suspend_all(self, idle: list[Watched], routers: int) -> None:
-        """Suspends a few at a time, until the answers are too old, or the API server has had enough."""
+        """Suspends a few at a time, until the answers are too old. A failure ends it for its namespace, several for all."""
         queue = iter(idle)
-        may_go_on = True
+        failing: set[str] = set()
 
         async def work() -> None:
-            nonlocal may_go_on
             for watched in queue:
-                if not (may_go_on and self._is_still_so()):
+                ref = watched.candidate.ref
+                if len(failing) >= MOST_FAILING or not self._is_still_so():
                     return
+                if ref.namespace in failing:
+                    continue
                 result = await self._suspension.suspend(watched.candidate, self._is_still_so)
                 self._tell.suspended(result.outcome)
                 self._say(watched, result, routers)
-                if result.outcome in (Outcome.REFUSED, Outcome.UNAVAILABLE, Outcome.WITHHELD):
-                    may_go_on = False
+                if result.outcome in (Outcome.REFUSED, Outcome.UNAVAILABLE):
+                    failing.add(ref.namespace)
+                    self._failed.add(ref)
+                else:
+                    self._failed.discard(ref)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(min(AT_ONCE, len(idle))):
                 tasks.create_task(work(), name=f"suspend {number}")
+        self._failing = failing
 
     def _is_still_so(self) -> bool:
         """Returns True while we hold the Lease and what we know is of just now."""
         return self._may_act() and self._clock() - self._knowledge.asked_at <= FRESH_S
+
+    def _turn_of(self, watched: Watched) -> tuple[bool, bool, float]:
+        """The longest idle go first. What failed comes last, or it would keep all others from their turn round after round."""
+        ref = watched.candidate.ref
+        return ref.namespace in self._failing, ref in self._failed, self._idle_since(watched)
 
     def _idle_since(self, watched: Watched) -> float:
         last = self._knowledge.last_activity(watched.candidate.ref)

@@ -18,9 +18,9 @@ from tests.unit.suspender.world import Told
 ROUTER = Router("pod", ("10.0.0.1:9090",))
 
 
-def candidate(name: str = "box") -> Candidate:
+def candidate(name: str = "box", namespace: str = "ns") -> Candidate:
     return Candidate(
-        ref=SandboxRef("ns", name),
+        ref=SandboxRef(namespace, name),
         uid=f"uid-{name}",
         version="1",
         idle_timeout_s=600.0,
@@ -42,6 +42,8 @@ class Stage:
     blind: str = ""
     is_leader: bool = True
     outcome: Outcome = Outcome.SUSPENDED
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """By name or namespace, where it is another one."""
     suspend_takes_s: float = 0.0
     idle_s: dict[str, float] = field(default_factory=dict)
     suspended: list[str] = field(default_factory=list)
@@ -79,7 +81,9 @@ class Stage:
         if not may_act():
             return Result(Outcome.WITHHELD)
         self.suspended.append(candidate.ref.name)
-        return Result(self.outcome, "because")
+        ref = candidate.ref
+        usual = self.outcomes.get(ref.namespace, self.outcome)
+        return Result(self.outcomes.get(ref.name, usual), "because")
 
     async def after(self, seconds: float) -> Ending:
         self.now += seconds
@@ -162,6 +166,29 @@ async def test_an_api_that_refuses_is_not_asked_for_all_the_others_too(
     await stage.after(1000.0)
 
     assert len(stage.suspended) <= 4
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.UNAVAILABLE])
+@pytest.mark.parametrize("refused", ["other-0", "ns"])
+async def test_a_sandbox_or_namespace_that_is_refused_keeps_no_other_from_being_suspended(
+    stage: Stage, outcome: Outcome, refused: str
+) -> None:
+    # Long before all others: they have waited longest, and are tried first.
+    for number in range(20):
+        stage.store.upsert(candidate(f"mine-{number:02}"))
+    stage.now = 100.0
+    for number in range(9):
+        stage.store.upsert(candidate(f"other-{number}", "team-b"))
+    stage.outcomes[refused] = outcome
+    stage.outcomes["mine-00"] = outcome
+
+    await stage.after(1000.0)
+    for _ in range(3):
+        await stage.after(15.0)
+
+    others = {name for name in stage.suspended if name.startswith("other-")}
+    assert len(others) == 9
+    assert stage.suspended.count("mine-19") > 0 or refused == "ns"
 
 
 async def test_a_conflict_keeps_nobody_else_from_being_suspended(stage: Stage) -> None:
@@ -250,3 +277,15 @@ async def test_a_sandbox_that_changes_begins_anew(stage: Stage) -> None:
     await stage.after(100.0)
 
     assert stage.suspended == []
+
+
+async def test_an_api_that_refuses_everywhere_is_not_asked_in_every_namespace(
+    stage: Stage,
+) -> None:
+    for number in range(40):
+        stage.store.upsert(candidate("box", f"team-{number:02}"))
+    stage.outcome = Outcome.UNAVAILABLE
+
+    await stage.after(1000.0)
+
+    assert len(stage.suspended) <= 8
