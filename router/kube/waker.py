@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from router.kube.api_client import ApiError, JsonObject, KubernetesApi
@@ -15,6 +16,8 @@ _MODES: Final = {
     "v1alpha1": ("/spec/replicas", 0, 1),
 }
 _MAX_REASON: Final = 300
+_CONFLICTS: Final = 3
+"""How often a write is tried that met too many others."""
 _MAY_BE_A_TEST: Final = (409, 422)
 """A failed test of a JSON Patch is a 422 with no word of its own, a write that met too many others a 409; but an admission
 policy refuses with 422 too. Only the object tells them apart."""
@@ -58,20 +61,29 @@ class KubernetesWaker:
             {"op": "test", "path": mode, "value": suspended},
             {"op": "replace", "path": mode, "value": running},
         ]
-        try:
-            await self._api.patch_json(path, operations, timeout_s=self._timeout_s)
-        except ApiError as error:
-            if error.status not in _MAY_BE_A_TEST:
-                raise
-            now = await self._api.get_json(path, {}, read_timeout_s=self._timeout_s)
-            is_still_so = (_value(now, "/metadata/uid"), _value(now, mode)) == (
-                endpoint.sandbox_uid,
-                suspended,
-            )
-            if is_still_so:
-                raise
-            return False
+        for tries_left in reversed(range(_CONFLICTS)):
+            try:
+                await self._api.patch_json(path, operations, timeout_s=self._timeout_s)
+            except ApiError as error:
+                if error.status not in _MAY_BE_A_TEST:
+                    raise
+                if await self._read(path, mode) != (endpoint.sandbox_uid, suspended):
+                    return False
+                # Its controller writes to it too: that is no refusal.
+                if error.status != 409 or not tries_left:
+                    raise
+            else:
+                break
         return True
+
+    async def _read(self, path: str, mode: str) -> tuple[object, object]:
+        """Returns the UID and the mode as they are now. Raises ApiError, also for an answer that never ends."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                now = await self._api.get_json(path, {}, read_timeout_s=self._timeout_s)
+        except TimeoutError as error:
+            raise ApiError(0, "no answer in time", reason="Timeout") from error
+        return _value(now, "/metadata/uid"), _value(now, mode)
 
 
 def _value(item: JsonObject, pointer: str) -> object:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from router.errors import RouterError, WakeLimited, WakeUnavailable
 from router.proxy.ports import Telemetry, WakeFailed, Waker
@@ -19,6 +20,8 @@ from router.tasks import TaskSet
 logger = logging.getLogger("sandbox_router.wake")
 
 _CALLS_AT_ONCE: Final = 4
+_CALLS_AT_ONCE_PER_NAMESPACE: Final = 2
+"""So that one whose calls hang, behind a webhook of its own perhaps, leaves turns for the others."""
 _MOST_WAKES: Final = 4096
 _MOST_NAMESPACES: Final = 1024
 _MOST_TROUBLES: Final = 4096
@@ -33,9 +36,12 @@ _COMMON_BACKOFF_S: Final = (0.5, 10.0)
 class _Trouble:
     """Failures in a row, and until when (clock) nothing is tried again."""
 
-    __slots__ = ("failures", "reason", "until")
+    __slots__ = ("failed_at", "failures", "is_refusal", "reason", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_refusal: bool) -> None:
+        self.is_refusal = is_refusal
+        """What was refused is refused again; what nobody answered may be answered in time."""
+        self.failed_at = -math.inf
         self.failures = 0
         self.until = 0.0
         self.reason = ""
@@ -47,6 +53,7 @@ class _Trouble:
         pause_s = min(longest_s, first_s * 2.0 ** min(self.failures, 16))
         pause_s *= random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not a secret
         self.failures += 1
+        self.failed_at = now
         self.reason = failure.reason
         self.until = now + max(pause_s, min(failure.at_least_s, longest_s))
 
@@ -129,8 +136,11 @@ class Wakes:
         self._pause = pause
         self._wakes: dict[str, _Wake] = {}
         self._own_troubles: dict[str, _Trouble] = {}
-        self._common_trouble = _Trouble()
+        self._troubles_of: dict[str, _Trouble] = {}  # by namespace
+        self._common_trouble = _Trouble(is_refusal=False)
+        self._went_well_at = -math.inf
         self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
+        self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._tasks = TaskSet()
 
     def __len__(self) -> int:
@@ -155,7 +165,7 @@ class Wakes:
             wake = self._begin(key, endpoint, by, until)
         else:
             if not wake.is_called:
-                self._check(key, until, wake.begins_at)
+                self._check(endpoint, until, wake.begins_at)
             wake.wanted_until = max(wake.wanted_until, until)
         ticket = Ticket(wake, until, failed)
         wake.tickets[ticket] = None
@@ -164,7 +174,7 @@ class Wakes:
     def outlook(self, endpoint: Endpoint) -> str:
         """Returns what would come of wanting this sandbox now, for people; changes nothing."""
         key, now = _key(endpoint), self._clock()
-        trouble = self._trouble_of(key, now)
+        trouble = self._trouble_of(endpoint, now)
         if trouble is not None:
             return f"the last wake failed ({trouble.reason}); the next try is in {trouble.until - now:.3g} s"
         wake = self._wakes.get(key)
@@ -180,7 +190,7 @@ class Wakes:
     def _begin(self, key: str, endpoint: Endpoint, by: str, until: float) -> _Wake:
         now = self._clock()
         namespace = endpoint.ref.namespace
-        self._check(key, until, self._turn_at(namespace, now))
+        self._check(endpoint, until, self._turn_at(namespace, now))
         if len(self._wakes) >= _MOST_WAKES:
             self._telemetry.wake_ended("limited", None)
             raise _limited(1.0, "too many wakes are under way")
@@ -193,12 +203,11 @@ class Wakes:
         self._wakes[key] = wake
         return wake
 
-    def _check(self, key: str, until: float, turn_at: float) -> None:
+    def _check(self, endpoint: Endpoint, until: float, turn_at: float) -> None:
         """Raises WakeUnavailable, WakeLimited when nothing can be tried before `until`."""
         now = self._clock()
-        trouble = self._trouble_of(key, now)
-        # What was refused is refused again; what nobody answered may be answered in time.
-        if trouble is not None and (trouble is not self._common_trouble or trouble.until > until):
+        trouble = self._trouble_of(endpoint, now)
+        if trouble is not None and (trouble.is_refusal or trouble.until > until):
             raise _unavailable(trouble, now)
         if turn_at > until:
             self._telemetry.wake_ended("limited", None)
@@ -272,18 +281,23 @@ class Wakes:
                 return "woken" if did else "already", ""
             if endpoint.state is State.STARTING or self._clock() >= wake.wanted_until:
                 return "not_ready", endpoint.reason
-            # Suspended again, or the watch is late.
+            # Suspended again, or the watch is late. Who makes it so again and again pays for each time.
+            bucket = self._bucket_of(wake.endpoint.ref.namespace, self._clock())
+            await self._until(bucket.take(self._clock()))
 
     async def _call(self, key: str, wake: _Wake) -> bool:
         """Makes the call, and again with back-off. Returns what it came to. Raises WakeLimited, WakeUnavailable."""
-        now = self._clock()
+        namespace, now = wake.endpoint.ref.namespace, self._clock()
+        own_turns = self._turns_of.setdefault(
+            namespace, asyncio.Semaphore(_CALLS_AT_ONCE_PER_NAMESPACE)
+        )
         wake.begins_at = self._bucket.next_at(now)
         if wake.begins_at > wake.wanted_until:
             raise _limited(wake.begins_at - now, _RATES_ARE_USED_UP)
         await self._until(self._bucket.take(now))
         while True:
-            async with self._turns:
-                trouble = self._trouble_of(key, self._clock())
+            async with own_turns, self._turns:
+                trouble = self._trouble_of(wake.endpoint, self._clock())
                 if trouble is None:
                     wake.is_called = True
                     try:
@@ -292,11 +306,13 @@ class Wakes:
                         trouble = self._failed(key, wake, failure)
                     else:
                         self._own_troubles.pop(key, None)
-                        self._common_trouble = _Trouble()
+                        self._troubles_of.pop(namespace, None)
+                        self._common_trouble = _Trouble(is_refusal=False)
+                        self._went_well_at = self._clock()
                         return did
             wake.is_called = False
             now = self._clock()
-            if trouble is not self._common_trouble or trouble.until > wake.wanted_until:
+            if trouble.is_refusal or trouble.until > wake.wanted_until:
                 raise _unavailable(trouble, now)
             for ticket in [each for each in wake.tickets if each.until < trouble.until]:
                 ticket.fail(_unavailable(trouble, now))
@@ -324,27 +340,41 @@ class Wakes:
     def _failed(self, key: str, wake: _Wake, failure: WakeFailed) -> _Trouble:
         """Notes a failed call. Returns the trouble that it belongs to."""
         now = self._clock()
-        if failure.concerns_all:
-            wake.failure = "unavailable"
-            self._common_trouble.add(now, failure, *_COMMON_BACKOFF_S)
-            return self._common_trouble
-        wake.failure = "refused"
-        if key not in self._own_troubles and len(self._own_troubles) >= _MOST_TROUBLES:
-            self._own_troubles = {
-                known: trouble
-                for known, trouble in self._own_troubles.items()
-                if trouble.until > now
-            }
-        trouble = self._own_troubles.setdefault(key, _Trouble())
-        trouble.add(now, failure, *_OWN_BACKOFF_S)
-        return trouble
+        if not failure.concerns_all:
+            wake.failure = "refused"
+            trouble = _kept(self._own_troubles, key, now, is_refusal=True)
+            trouble.add(now, failure, *_OWN_BACKOFF_S)
+            return trouble
+        wake.failure = "unavailable"
+        own = _kept(self._troubles_of, wake.endpoint.ref.namespace, now, is_refusal=False)
+        own.add(now, failure, *_COMMON_BACKOFF_S)
+        # A webhook may fail for one tenant's objects alone: only when nothing went well since another's failure, all wait.
+        is_common = failure.at_least_s > 0.0 or any(
+            other is not own and other.failed_at > self._went_well_at
+            for other in self._troubles_of.values()
+        )
+        if not is_common:
+            return own
+        self._common_trouble.add(now, failure, *_COMMON_BACKOFF_S)
+        return self._common_trouble
 
-    def _trouble_of(self, key: str, now: float) -> _Trouble | None:
+    def _trouble_of(self, endpoint: Endpoint, now: float) -> _Trouble | None:
         """Returns what keeps this sandbox from being tried now, None when nothing does."""
-        own = self._own_troubles.get(key)
+        own = self._own_troubles.get(_key(endpoint))
         if own is not None and own.until > now:
             return own
-        return self._common_trouble if self._common_trouble.until > now else None
+        common, others = self._common_trouble, self._troubles_of.get(endpoint.ref.namespace)
+        if others is not None and others.until > max(now, common.until):
+            return others
+        return common if common.until > now else None
+
+
+def _kept(troubles: dict[str, _Trouble], key: str, now: float, *, is_refusal: bool) -> _Trouble:
+    """Returns the trouble of that key; over the bound those that are over are forgotten."""
+    if key not in troubles and len(troubles) >= _MOST_TROUBLES:
+        for known in [each for each, trouble in troubles.items() if trouble.until <= now]:
+            del troubles[known]
+    return troubles.setdefault(key, _Trouble(is_refusal=is_refusal))
 
 
 def _key(endpoint: Endpoint) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -86,6 +87,27 @@ async def test_a_422_about_a_sandbox_that_still_sleeps_is_a_refusal() -> None:
     told = await failure(Api(ApiError(422, "policy denied request", reason="Invalid")))
     assert told.reason == "HTTP 422 Invalid: policy denied request"
     assert not told.concerns_all
+
+
+async def test_a_write_that_met_others_is_tried_again_a_few_times() -> None:
+    conflict = ApiError(409, "the object has been modified", reason="Conflict")
+    api = Api(conflict, conflict)
+    assert await waker(api).wake(BOX) is True
+    assert len(api.patched) == 3
+    api = Api(*[conflict] * 9)
+    assert not (await failure(api)).concerns_all
+    assert len(api.patched) == 3
+
+
+async def test_a_look_whose_answer_never_ends_is_given_up() -> None:
+    class Dripping(Api):
+        async def get_json(self, path: str, params: Any, *, read_timeout_s: float) -> Any:
+            await asyncio.Event().wait()
+
+    api: Any = Dripping(TEST_FAILED)
+    with pytest.raises(WakeFailed, match="no answer") as told:
+        await KubernetesWaker(api=api, timeout_s=0.01).wake(BOX)
+    assert told.value.concerns_all
 
 
 async def test_a_sandbox_that_is_gone_needs_no_waking() -> None:

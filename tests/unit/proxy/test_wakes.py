@@ -58,6 +58,9 @@ class Cluster:
         self.time = time
         self.index = EndpointIndex(waiting_room=9, waiting_room_per_namespace=9)
         self.takes_s = 0.0
+        self.takes_in: dict[str, float] = {}
+        """By namespace, where it is more."""
+        self.fails_in: dict[str, WakeFailed] = {}
         self.starts_s = 1.0
         self.failures: list[WakeFailed] = []
         self.calls: list[tuple[float, str]] = []
@@ -81,8 +84,11 @@ class Cluster:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            if self.takes_s:
-                await self.time.sleep(self.takes_s)
+            takes_s = self.takes_in.get(endpoint.ref.namespace, self.takes_s)
+            if takes_s:
+                await self.time.sleep(takes_s)
+            if endpoint.ref.namespace in self.fails_in:
+                raise self.fails_in[endpoint.ref.namespace]
             if self.failures:
                 raise self.failures.pop(0)
         finally:
@@ -298,10 +304,23 @@ async def test_few_calls_run_at_once(make: Callable[..., Scene]) -> None:
     scene = make(rate=1000, rate_per_namespace=1000)
     scene.cluster.takes_s = 0.2
     for number in range(100):
-        scene.want(f"box-{number}")
+        scene.want(f"box-{number}", namespace=f"team-{number % 4}")
     await scene.time.pass_by(30)
     assert len(scene.cluster.calls) == 100
     assert scene.cluster.most_at_once == 4
+
+
+async def test_a_namespace_whose_calls_hang_leaves_turns_for_the_others(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make(rate=1000, rate_per_namespace=1000)
+    scene.cluster.takes_in = {"slow": 10.0}
+    for number in range(20):
+        scene.want(f"slow-{number}", namespace="slow")
+    await scene.time.pass_by(0.1)
+    scene.want("box", namespace="team")
+    await scene.time.pass_by(3)
+    assert scene.told.outcomes == ["woken"]
 
 
 async def test_what_it_keeps_of_namespaces_is_bounded(make: Callable[..., Scene]) -> None:
@@ -356,6 +375,34 @@ async def test_an_api_that_is_away_is_not_tried_for_each_sandbox(
         scene.want(f"box-{number}")
     await scene.time.pass_by(10)
     assert len(scene.cluster.calls) < 30
+
+
+async def test_a_server_that_fails_for_one_namespace_delays_no_other(scene: Scene) -> None:
+    # As behind a webhook that is broken for one tenant's objects.
+    scene.cluster.fails_in = {"broken": away()}
+    for number in range(9):
+        scene.want(f"broken-{number}", namespace="broken")
+    await scene.time.pass_by(30)
+    calls = len(scene.cluster.calls)
+    assert calls < 30, "back-off"
+
+    scene.want("box", namespace="team")
+    await scene.time.pass_by(1.5)
+
+    assert scene.told.outcomes == ["woken"]
+
+
+async def test_a_namespace_whose_sandbox_is_suspended_again_and_again_pays_for_each_call(
+    make: Callable[..., Scene],
+) -> None:
+    scene = make(rate=1000, rate_per_namespace=1)
+    scene.cluster.starts_s = 1000.0
+    scene.want()
+    for _ in range(100):
+        await scene.time.pass_by(0.2)
+        scene.cluster.put(State.SUSPENDED)
+    # A burst of two, and one a second; not one at each look.
+    assert 5 < len(scene.cluster.calls) <= 22
 
 
 async def test_a_throttling_api_is_left_alone_for_as_long_as_it_says(scene: Scene) -> None:
