@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import fcntl
 import select
+import struct
+import termios
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from router.errors import Overloaded, RouterError
 from router.proxy.budget import NO_MEMORY, Budget
@@ -71,12 +75,29 @@ _WAITING: Final = (IDLE, HEAD, DISCARDING)
 
 def shows(transport: asyncio.BaseTransport, signs: int) -> bool:
     """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for a connection."""
+    return bool(_look_for(transport, signs)(0))
+
+
+def _look_for(transport: asyncio.BaseTransport, signs: int) -> Callable[[int], list[Any]]:
+    """Returns poll(2) for these signs of a connection, with a time limit."""
     sock = transport.get_extra_info("socket")
     if sock is None:
-        return False
+        return _nothing
     poll = select.poll()
     poll.register(sock.fileno(), signs)
-    return bool(poll.poll(0))
+    return poll.poll
+
+
+def _nothing(_timeout_ms: int) -> list[Any]:
+    return []
+
+
+def unread_bytes(transport: asyncio.BaseTransport) -> int:
+    """Returns how many bytes of a connection wait in the kernel."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return 0
+    return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0])
 
 
 class ClosingConnection(Connection):
@@ -86,6 +107,7 @@ class ClosingConnection(Connection):
         "_ahead",
         "_delivery",
         "_held",
+        "_look",
         "_reader",
         "_state",
         "_unsent",
@@ -119,6 +141,8 @@ class ClosingConnection(Connection):
         """Bytes that were unsent when there was no room for more; 0 while there is."""
         self._delivery: Delivery | None = None
         """What a client is still to be given of a response that was cut."""
+        self._look: Callable[[int], list[Any]] | None = None
+        """poll(2) for an end that TLS doesn't tell of, once that was looked for."""
         self.deadline_at = NEVER
 
     @property
@@ -139,11 +163,23 @@ class ClosingConnection(Connection):
         self._held = 0
 
     def has_left(self) -> bool:
-        """Returns True when the client of a connection that isn't read at the moment is gone: the loop can't notice it. One poll(2)."""
+        """Returns True when a client is gone and the loop can't notice it: the connection isn't read, or TLS keeps it to itself. One poll(2)."""
         if self._reading:
-            return False
+            return self._is_end_unheard()
         # In a tunnel a client that only says no more must still be read to its end.
         return self._shows(0 if self._state is TUNNEL else select.POLLRDHUP)
+
+    def _is_end_unheard(self) -> bool:
+        """Returns True when the connection below a TLS client's has ended, and all that came was read.
+
+        uvloop tells of an end without close_notify only once everything is sent, and throws away what is written meanwhile.
+        """
+        transport = self.transport
+        if self.exchange is None or transport is None or transport.can_write_eof():
+            return False
+        if self._look is None:
+            self._look = _look_for(transport, select.POLLRDHUP)
+        return bool(self._look(0)) and not unread_bytes(transport)
 
     @property
     def has_asked(self) -> bool:
@@ -183,7 +219,8 @@ class ClosingConnection(Connection):
             # close() waits for ever on a peer that doesn't read: the deadline aborts it.
             self.deadline_at = time.monotonic() + limit_s
             self._unsent = self.transport.get_write_buffer_size()
-            self.transport.close()
+            if not self.transport.is_closing():  # closed twice, asyncio's TLS forgets what it holds
+                self.transport.close()
 
     def _linger(self) -> None:
         """Closes, but lets the client read the answer first: closing on unread input would reset the connection."""

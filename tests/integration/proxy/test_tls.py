@@ -1,6 +1,7 @@
 """The TLS listener: the same conversations under TLS, client certificates, and ends that are told apart."""
 
 import asyncio
+import os
 import random
 import socket
 import ssl
@@ -189,6 +190,24 @@ async def test_a_crash_is_noticed_although_what_it_sent_was_too_much_to_read(sec
     secure.pass_time(1)
     await sandbox.rest()
     assert (await secure.outcome()).code == "client_closed"
+
+
+async def test_an_end_without_goodbye_is_noticed_although_bytes_are_unsent(secure, pod, tls):
+    """uvloop's TLS keeps it to itself until everything is sent, and throws away what the sandbox goes on to send."""
+    secure.shrink_buffers()
+    client = await secure.connect(tls=tls, buffers=8192)
+    client.send(request())
+    sandbox = await pod.accept()
+    await sandbox.request()
+    client.stop_reading()
+    sandbox.send(answer(200, ("Content-Length", "100000000")), b"x" * 700_000)
+    await until(lambda: not sandbox.transport.get_write_buffer_size())
+    await settled()
+    with socket.socket(fileno=os.dup(client.socket.fileno())) as same:
+        same.shutdown(socket.SHUT_WR)
+    await settled()
+    secure.pass_time(1)
+    await sandbox.rest()
 
 
 async def test_a_tunnel_crosses_and_ends_with_its_client(secure, pod, tls):

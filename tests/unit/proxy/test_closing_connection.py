@@ -21,14 +21,14 @@ def connected(wire: Wire) -> ClosingConnection:
     return connection
 
 
-def on(sock: socket.socket) -> Wire:
+def on(sock: socket.socket, *, can_write_eof: bool = True) -> Wire:
     """Returns a Wire that lies on a real socket."""
 
     class Real(Wire):
         def get_extra_info(self, name: str, default: Any = None) -> Any:
             return sock if name == "socket" else default
 
-    return Real()
+    return Real(can_write_eof=can_write_eof)
 
 
 def test_it_begins_idle_and_may_last() -> None:
@@ -148,6 +148,49 @@ def test_whoever_leaves_a_connection_that_is_not_read_is_noticed(
         assert not connection.has_left()
 
 
+@pytest.mark.parametrize(
+    ("act", "is_tls", "has_exchange", "left"),
+    [
+        (says_no_more, True, True, True),
+        (goes, True, True, True),
+        (stays, True, True, False),
+        (says_no_more, False, True, False),
+        (says_no_more, True, False, False),
+    ],
+)
+def test_a_tls_client_whose_end_goes_unheard_is_noticed(
+    act: Callable[[socket.socket], None],
+    is_tls: bool,
+    has_exchange: bool,
+    left: bool,
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as far,
+        listening.accept()[0] as near,
+    ):
+        connection = connected(on(near, can_write_eof=not is_tls))
+        connection.exchange = object() if has_exchange else None  # type: ignore[assignment]
+        assert not connection.has_left()
+        act(far)
+        assert connection.has_left() is left
+
+
+def test_a_tls_clients_last_words_are_read_before_its_end_is_noticed() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as far,
+        listening.accept()[0] as near,
+    ):
+        connection = connected(on(near, can_write_eof=False))
+        connection.exchange = object()  # type: ignore[assignment]
+        far.send(b"last words")
+        far.shutdown(socket.SHUT_WR)
+        assert not connection.has_left()
+        near.recv(100)
+        assert connection.has_left()
+
+
 def test_an_end_in_the_middle_of_an_answer_is_visible() -> None:
     half_sent, done = Wire(), Wire()
     half_sent.unsent_bytes = 1
@@ -171,3 +214,17 @@ def test_with_tls_lingering_is_closing_after_everything_is_sent() -> None:
     connection._linger()
     assert wire.is_closing()
     assert not wire.is_aborted
+
+
+def test_a_transport_is_closed_once_whatever_says_so() -> None:
+    closed: list[Wire] = []
+
+    class Noted(Wire):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    connection = connected(Noted(can_write_eof=False))
+    connection._linger()
+    connection._close_after_flush()
+    assert len(closed) == 1
