@@ -354,6 +354,7 @@ class ClientConnection(ClosingConnection):
             exchange.request_data(pieces, reader.body_bytes)
             if self.exchange is not exchange:
                 return
+        self.put_off(framing.untaken(reader, data))
         if end >= 0:
             self._reader = None
             self._ahead = data[end:]

@@ -17,7 +17,15 @@ _TURN_S: Final = 0.002
 class Connection(asyncio.Protocol):
     """An asyncio.Protocol whose transport may be gone at any moment: then writing does nothing."""
 
-    __slots__ = ("_budget", "_has_room", "_in_turn", "_reading", "is_writable", "transport")
+    __slots__ = (
+        "_budget",
+        "_has_room",
+        "_in_turn",
+        "_later",
+        "_reading",
+        "is_writable",
+        "transport",
+    )
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -28,6 +36,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._in_turn = False
         """True within take_in_turn()."""
+        self._later = b""
+        """What was put off of a read; nothing more is read before it was taken."""
         self.is_writable = True
         """False while the write buffer is over its high-water mark."""
 
@@ -55,6 +65,23 @@ class Connection(asyncio.Protocol):
         if self._reading:
             self.pause_reading()
             asyncio.get_running_loop().call_soon(self.resume_if_wanted)
+
+    def put_off(self, rest: bytes) -> None:
+        """Leaves the rest of a read, if there is any, to data_received() in the loop's next turn.
+
+        It crosses even where the other side has no room: it is a part of one read, as which all of it would have.
+        """
+        if rest:
+            self.pause_reading()
+            self._later = rest
+            asyncio.get_running_loop().call_soon(self._take_later)
+
+    def _take_later(self) -> None:
+        rest, self._later = self._later, b""
+        if rest:
+            self.data_received(rest)
+        if not self._later:
+            self.resume_if_wanted()
 
     def resume_if_wanted(self) -> None:
         """Reads on, unless something else than the turn says to wait."""
@@ -114,10 +141,12 @@ class Connection(asyncio.Protocol):
             self.read_on()
 
     def read_on(self) -> None:
-        """Reads on at once."""
-        if not self._reading and self.transport is not None and not self.transport.is_closing():
-            self._reading = True
-            self.transport.resume_reading()
+        """Reads on at once, or behind what was put off."""
+        transport = self.transport
+        if self._reading or self._later or transport is None or transport.is_closing():
+            return
+        self._reading = True
+        transport.resume_reading()
 
     def write_eof(self) -> bool:
         """Returns True when the peer was told that no more comes, False when that can't be said."""

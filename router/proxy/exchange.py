@@ -226,13 +226,14 @@ class Exchange(Request):
 
     # --- called by the sandbox's connection ---
 
-    def response_interim(self, head: ResponseHead) -> None:
-        """A 1xx response: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
+    def response_interim(self, heads: list[ResponseHead]) -> None:
+        """1xx responses: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
             assert self.sandbox is not None
-            scope = self.scope(head, self.sandbox.host, self._options.path_mode)
-            crossing = crossing_response_head(head, drop_chunked=True, scope=scope)
-            self.client.write(crossing)
+            host, path_mode = self.sandbox.host, self._options.path_mode
+            crosses = partial(crossing_response_head, drop_chunked=True)
+            crossing = [crosses(head, scope=self.scope(head, host, path_mode)) for head in heads]
+            self.client.write(b"".join(crossing))
 
     def response_whole(
         self, head: ResponseHead, reader: BodyReader | None, pieces: list[bytes], *, clean: bool

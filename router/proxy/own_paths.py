@@ -19,7 +19,7 @@ from router.errors import BadRequest, Draining, MethodNotAllowed, NoSuchRouterPa
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.request import Request
-from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader
+from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader, untaken
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
 from router.routing.endpoint import Endpoint
@@ -137,8 +137,13 @@ class Answering:
             if self._head.expects_continue and not data:
                 # Later: whoever writes is still within the beginning of the exchange.
                 asyncio.get_running_loop().call_soon(self._continue)
+        end = -1
         try:
-            end = self._reader.feed(data, self._body) if data or not self._head.has_body else -1
+            if data or not self._head.has_body:
+                end = self._reader.feed(data, self._body)
+            while rest := untaken(self._reader, data):
+                data = rest
+                end = self._reader.feed(data, self._body)
         except FramingError:
             return  # the client's side has noticed too
         if end >= 0 or self._reader.body_bytes > _MAX_BODY:
@@ -150,7 +155,7 @@ class Answering:
     def _continue(self) -> None:
         exchange = self._awaited()
         if exchange is not None:
-            exchange.response_interim(parse_response(_CONTINUE))
+            exchange.response_interim([parse_response(_CONTINUE)])
 
     def _answer(self) -> None:
         exchange = self._awaited()

@@ -17,7 +17,8 @@ from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded, RouterError
 from router.proxy.budget import Budget
 from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
-from router.proxy.sandbox_connection import SandboxConnection, State
+from router.proxy.sandbox_connection import SandboxConnection
+from router.proxy.sandbox_states import State
 from router.proxy.signs_of_life import Dialled, SignsOfLife
 from router.routing.endpoint import Endpoint
 from router.routing.names import NameNotResolved, Resolver

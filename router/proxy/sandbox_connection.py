@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import select
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -14,6 +13,7 @@ from router.proxy.budget import NO_MEMORY, Budget
 from router.proxy.connection import LARGE_BYTES, Connection
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
+from router.proxy.sandbox_states import NEXT, State
 from router.proxy.wire.framing import (
     BodyReader,
     ChunkedReader,
@@ -21,6 +21,7 @@ from router.proxy.wire.framing import (
     FramingError,
     LengthReader,
     UntilCloseReader,
+    untaken,
 )
 from router.proxy.wire.partial_head import check_partial_response
 from router.proxy.wire.response_head import ResponseHead, parse_response
@@ -29,28 +30,8 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 _NO_ROOM: Final = "the sandbox does not read, and memory was needed for others"
 _MAX_INTERIM_BYTES: Final = 4_194_304
 """Of all 1xx responses in front of one final one: an upload may report its progress for hours (RFC 9110 §15.2)."""
-
-
-class State(enum.IntEnum):
-    """What a connection to a sandbox is doing."""
-
-    IDLE = 0
-    """It waits in the Pool, or has just been made."""
-    AWAITING = 1
-    """A request is out; the final head of its response has not come."""
-    BODY = 2
-    TUNNEL = 3
-    CLOSED = 4
-
-
-# What may follow each state, by its number.
-NEXT: Final = (
-    (State.AWAITING, State.CLOSED),
-    (State.IDLE, State.BODY, State.TUNNEL, State.CLOSED),
-    (State.IDLE, State.CLOSED),
-    (State.CLOSED,),
-    (State.CLOSED,),
-)
+_INTERIM_A_TURN: Final = 4096
+"""Bytes of 1xx responses behind which other connections have their turn: two hundred of the smallest cost a millisecond."""
 _IDLE: Final = State.IDLE
 _AWAITING: Final = State.AWAITING
 _BODY: Final = State.BODY
@@ -116,7 +97,7 @@ class SandboxConnection(Connection):
         """Cuts out the body; set while BODY."""
         self._partial: bytearray | None = None
         self._interim_bytes = 0
-        self.unread: Callable[[int], list[Any]] = _nothing
+        self.unread: Callable[[int], list[Any]] = lambda _: []
         """poll(2), with a time limit: bytes or an end wait in the kernel, which the loop has not come round to yet."""
 
     def __repr__(self) -> str:
@@ -175,6 +156,7 @@ class SandboxConnection(Connection):
         """Notes that the connection is no longer of use; what it carried is told nothing more."""
         self._becomes(_CLOSED)
         self._exchange = self._tunnel = None
+        self._later = b""
         self._pool.forget(self)
 
     def _becomes(self, state: State) -> None:
@@ -223,6 +205,10 @@ class SandboxConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        if self._later:
+            self.is_retired = True  # what came before the end crosses before it
+            asyncio.get_running_loop().call_soon(self.connection_lost, exc)
+            return
         self._budget.forget(self)
         tunnel, exchange = self._tunnel, self._exchange
         if tunnel is not None:
@@ -292,35 +278,50 @@ class SandboxConnection(Connection):
 
     def _heads(self, exchange: Exchange, data: bytes, end: int) -> None:
         """Takes interim heads and the final one from `data`, whose first head ends at `end`."""
-        at = 0  # where the head begins; nothing is cut off in front, or a flood of 1xx would cost its square
+        end += 4
         try:
-            while True:
-                end += 4
-                if end - at > self._pool.max_head_bytes:
-                    raise BadResponse(reason="the answer's head is too large")
-                head = parse_response(data[at:end] if at or end < len(data) else data)
-                if head.status >= 200:
-                    break
-                if head.status == 101:
-                    exchange.response_upgraded(head, data[end:])
-                    return
-                self._interim_bytes += end - at
-                if self._interim_bytes > _MAX_INTERIM_BYTES:
-                    raise BadResponse(reason="the 1xx answers are too large together")
-                exchange.response_interim(head)
-                at = end
-                end = data.find(_END_OF_HEAD, at)
-                if end < 0:
-                    if at < len(data):
-                        self._keep_partial(exchange, data[at:])
-                    return
-            self._interim_bytes = 0
-            self._final(exchange, head, data, end)
+            if end > self._pool.max_head_bytes:
+                raise BadResponse(reason="the answer's head is too large")
+            head = parse_response(data if end == len(data) else data[:end])
+            if head.status >= 200:
+                self._final(exchange, head, data, end)
+            else:
+                self._interim(exchange, head, data, end)
         except BadResponse as exc:
             exchange.response_broken(exc)
 
+    def _interim(self, exchange: Exchange, head: ResponseHead, data: bytes, end: int) -> None:
+        """Takes as many 1xx heads as one turn may have, the first of which is this, and what follows. Raises BadResponse."""
+        at = 0  # where the head begins; nothing is cut off in front, or a flood of 1xx would cost its square
+        heads: list[ResponseHead] = []
+        try:
+            while head.status < 200 and head.status != 101:
+                self._interim_bytes += end - at
+                if self._interim_bytes > _MAX_INTERIM_BYTES:
+                    raise BadResponse(reason="the 1xx answers are too large together")
+                heads.append(head)
+                at = end
+                end = data.find(_END_OF_HEAD, at) + 4
+                if end < 4 or at >= _INTERIM_A_TURN:
+                    break
+                if end - at > self._pool.max_head_bytes:
+                    raise BadResponse(reason="the answer's head is too large")
+                head = parse_response(data[at:end])
+        finally:
+            if heads:
+                exchange.response_interim(heads)
+        if head.status >= 200:
+            self._final(exchange, head, data, end)
+        elif head.status == 101:
+            exchange.response_upgraded(head, data[end:])
+        elif end >= 4:
+            self.put_off(data[at:])
+        elif at < len(data):
+            self._keep_partial(exchange, data[at:])
+
     def _final(self, exchange: Exchange, head: ResponseHead, data: bytes, end: int) -> None:
         """Takes the final head, which ends at `end`. Raises BadResponse."""
+        self._interim_bytes = 0
         length = head.content_length
         if exchange.head.method == b"HEAD" or head.status in (204, 304):
             length = 0  # no body follows, whatever the head says (RFC 9110 §6.4.1)
@@ -347,6 +348,7 @@ class SandboxConnection(Connection):
             return
         self._becomes(_BODY)
         self._reader = reader
+        self.put_off(untaken(reader, data))
         exchange.response_begins(head, reader, pieces)
 
     def _take_body(self, exchange: Exchange, reader: BodyReader, data: bytes) -> None:
@@ -357,6 +359,7 @@ class SandboxConnection(Connection):
             exchange.response_broken(BadResponse(reason=str(exc)))
             return
         if end < 0:
+            self.put_off(untaken(reader, data))
             exchange.response_data(reader, pieces)
         else:
             exchange.response_ends(reader, pieces, clean=end == len(data))
@@ -377,10 +380,6 @@ class SandboxConnection(Connection):
             )
         else:
             exchange.sandbox_left(_why("the sandbox closed the connection before it answered", exc))
-
-
-def _nothing(_timeout_ms: int) -> list[Any]:
-    return []
 
 
 def _why(what: str, exc: Exception | None) -> str:

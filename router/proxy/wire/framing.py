@@ -39,6 +39,11 @@ _DIGITS: Final = {b"%x" % size: size for size in range(16)} | {
     b"%X" % size: size for size in range(16)
 }
 _MANY_BYTES: Final = 64
+_A_TURN: Final = 2048
+"""Steps that one call of feed() takes, each below a microsecond: others have their turn before the next."""
+_TINY_STEP: Final = 64
+"""Bytes of tiny chunks that cost about a step."""
+_TINY_RUN: Final = 16_384
 _FREE_EXTENSION_BYTES: Final = 16_384
 _KNOWN_SIZES: Final[dict[bytes, int]] = {}
 """Size lines without extension that were found valid, not 0: most bodies repeat one size."""
@@ -55,7 +60,7 @@ class BodyReader(Protocol):
     """Bytes of the body so far, framing apart."""
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
-        """Appends what crosses of `data` to `pieces`.
+        """Appends what crosses of `data` to `pieces`; untaken() says what is left for another call.
 
         Returns the offset of the first byte behind the message, or -1 while it goes on. Raises FramingError.
         """
@@ -110,12 +115,15 @@ class ChunkedReader:
         "_remaining",
         "_trailer_bytes",
         "body_bytes",
+        "stopped_at",
         "trailers",
     )
 
     def __init__(self) -> None:
         self.body_bytes = 0
         self.trailers: list[tuple[bytes, bytes]] = []
+        self.stopped_at = 0
+        """Where feed() left off in its data, for that was enough work; 0 when it took all."""
         self._line = b""
         """The beginning of a line whose end has not come yet; it has not crossed."""
         self._remaining = 0
@@ -125,9 +133,11 @@ class ChunkedReader:
         self._extension_bytes = 0
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
-        at = 0
+        at = self.stopped_at = 0
         size = len(data)
-        while at < size:
+        left = _A_TURN
+        while at < size and left > 0:
+            left -= 1
             if self._remaining:
                 end = at + self._step(size - at)
                 _cross(data, at, end, pieces)
@@ -141,6 +151,7 @@ class ChunkedReader:
             at = line_end
             if is_end:
                 return at
+        self.stopped_at = at if at < size else 0
         return -1
 
     def _step(self, most: int) -> int:
@@ -214,9 +225,11 @@ class ChunkRelay(ChunkedReader):
     __slots__ = ()
 
     def feed(self, data: bytes, pieces: list[bytes]) -> int:
-        at = start = 0  # data[start:at] was read and has not crossed yet
+        at = start = self.stopped_at = 0  # data[start:at] was read and has not crossed yet
         size = len(data)
-        while at < size:
+        left = _A_TURN
+        while at < size and left > 0:
+            left -= 1
             if self._remaining:
                 at += self._step(size - at)
                 continue
@@ -231,6 +244,7 @@ class ChunkRelay(ChunkedReader):
                     continue
             tiny_end = self._skip_tiny(data, at)
             if tiny_end > at:
+                left -= (tiny_end - at) // _TINY_STEP
                 at = tiny_end
                 continue
             line_end = data.find(b"\n", at) + 1
@@ -250,22 +264,31 @@ class ChunkRelay(ChunkedReader):
             if is_end:
                 return at
         _cross(data, start, at, pieces)
+        self.stopped_at = at if at < size else 0
         return -1
 
     def _skip_tiny(self, data: bytes, at: int) -> int:
         """Returns the end of a run of whole chunks of one tiny size that begins at `at`; `at` when there is none."""
         if self._needs_crlf or self._in_trailers or self._line:
             return at
+        most = at + _TINY_RUN
         size = _TINY_SIZES.get(data[at])
-        run = None if size is None else _TINY_CHUNKS[size].match(data, at)
+        run = None if size is None else _TINY_CHUNKS[size].match(data, at, most)
         if size is not None and run is not None and run.end() - at > _MANY_BYTES:
             self.body_bytes += (run.end() - at) // (size + 5) * size
             return run.end()
-        run = _MIXED_CHUNKS.match(data, at)
+        run = _MIXED_CHUNKS.match(data, at, most)
         if run is None:
             return at
         self.body_bytes += sum(map(_DIGITS.__getitem__, _MIXED_CHUNK.findall(data, at, run.end())))
         return run.end()
+
+
+def untaken(reader: BodyReader, data: bytes) -> bytes:
+    """Returns what the reader left of the data that it was just fed: many tiny chunks are the work of several turns."""
+    if isinstance(reader, ChunkedReader) and reader.stopped_at:
+        return data[reader.stopped_at :]
+    return b""
 
 
 def body_reader(length: int | None) -> BodyReader:

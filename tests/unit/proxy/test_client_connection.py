@@ -534,3 +534,73 @@ def test_whatever_a_client_sends_ends_in_answers_or_in_waiting(
     assert all(outcome.status != 500 for outcome in outcomes)
     assert statuses(client.received()) == [outcome.status for outcome in outcomes]
     assert stage.records.started - len(outcomes) == (client.connection.exchange is not None)
+
+
+# --- bodies that are nothing but work -----------------------------------------------------------
+
+TINY = b"01\r\nx\r\n11\r\n01234567890123456\r\n" * 8000
+
+
+async def turns(count: int = 1000) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+async def test_a_body_of_tiny_chunks_is_taken_in_turns_and_the_next_request_after_it(
+    with_head: bool,
+) -> None:
+    stage = Stage()
+    client = stage.client()
+    pieces = [post_chunked(b""), TINY + b"0\r\n\r\n" + GET]
+    for piece in [b"".join(pieces)] if with_head else pieces:
+        client.send(piece)
+    sandbox = stage.sandbox()
+    first = sandbox.received()
+    assert len(first) < len(TINY) // 2
+    assert client.wire.is_paused
+    client.connection.resume_reading()
+    assert client.wire.is_paused, "nothing overtakes what came before it"
+    await turns()
+    assert (first + sandbox.received()).partition(b"\r\n\r\n")[2] == TINY + b"0\r\n\r\n"
+    assert not client.wire.is_paused
+    sandbox.send(ANSWER)
+    stage.sandbox().send(ANSWER)
+    assert statuses(client.received()) == [200, 200]
+
+
+async def test_a_sandbox_without_room_stops_the_reading_behind_what_was_put_off() -> None:
+    stage = Stage()
+    client, sandbox = stage.talk(post_chunked(b""))
+    sandbox.upstream.pause_writing()
+    client.connection.resume_reading()
+    client.send(TINY)
+    await turns()
+    assert client.wire.is_paused
+    sandbox.upstream.resume_writing()
+    assert not client.wire.is_paused
+
+
+async def test_a_malformed_chunk_in_what_was_put_off_is_refused() -> None:
+    client, _ = Stage().talk(post_chunked(b""))
+    client.send(TINY + b"x\r\n")
+    await turns()
+    assert statuses(client.received()) == [400]
+    assert client.is_closed
+
+
+async def test_what_was_put_off_goes_nowhere_once_the_client_or_the_exchange_has_gone() -> None:
+    for leave in (True, False):
+        stage = Stage()
+        client, sandbox = stage.talk(post_chunked(b""))
+        client.send(TINY)
+        sandbox.received()
+        if leave:
+            client.leave()
+        else:
+            sandbox.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await turns()
+        assert sandbox.received() == b""
+        assert len(stage.records.outcomes) == 1
+        assert leave or statuses(client.received()) == [413]
+        assert leave or not client.wire.is_paused, "it is read to its end"

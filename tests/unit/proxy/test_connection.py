@@ -148,3 +148,37 @@ async def test_data_that_takes_long_ends_the_turn_and_the_next_one_reads_on() ->
     await asyncio.sleep(0)
     assert paused == [True, False]
     assert connection.turns == 1
+
+
+class Bitten(Connection):
+    """Takes a byte of what comes, and puts the rest off."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(budget)
+        self.taken = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.taken += data[:1]
+        self.put_off(data[1:])
+
+    def resume_if_wanted(self) -> None:
+        self.resume_reading()
+
+
+async def test_what_is_put_off_is_taken_in_later_turns_before_anything_else_is_read() -> None:
+    wire, connection = Wire(), Bitten(Budget(limit_bytes=1_000_000))
+    connection.connection_made(wire)
+    connection.data_received(b"abc")
+    for taken in (b"a", b"ab"):
+        assert (connection.taken, wire.is_paused) == (taken, True)
+        connection.resume_reading()
+        assert wire.is_paused
+        await asyncio.sleep(0)
+    assert (connection.taken, wire.is_paused) == (b"abc", False)
+
+
+def test_nothing_put_off_is_no_turn() -> None:
+    wire = Wire()
+    connection = connected(wire)
+    connection.put_off(b"")
+    assert not wire.is_paused

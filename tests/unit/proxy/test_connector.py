@@ -19,7 +19,7 @@ from router.discovery.dns import DnsSource
 from router.errors import AuthUnavailable, Forbidden, Unauthenticated
 from router.proxy.ports import ProxyOptions
 from router.proxy.racing import ConnectFailed
-from router.proxy.sandbox_connection import State as ConnectionState
+from router.proxy.sandbox_states import State as ConnectionState
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import Unresolved
 from tests.fakes.deciders import DecidesEachTime

@@ -181,6 +181,15 @@ def test_interim_answers_are_passed_on_but_not_to_old_clients() -> None:
         assert body_of(client.received()) == b"ok"
 
 
+def test_interim_answers_that_come_together_are_written_together() -> None:
+    client, sandbox = Stage().talk()
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    written: list[bytes] = []
+    client.wire.write = written.append  # type: ignore[method-assign]
+    sandbox.send(CONTINUE + hints + CONTINUE + ANSWER[:20])
+    assert written == [CONTINUE + hints + CONTINUE]
+
+
 @pytest.mark.parametrize(
     ("method", "answer"),
     [

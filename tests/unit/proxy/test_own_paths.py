@@ -147,6 +147,19 @@ async def test_a_bad_body_is_answered_with_what_is_wrong(body: bytes, says: str)
     assert place.stage.records.outcome.used is None, "a refused request is no activity"
 
 
+async def test_a_body_in_more_chunks_than_one_turn_takes_is_read_to_its_end() -> None:
+    place = Place()
+    client = place.stage.client()
+    text = b'{"seconds":2}'.ljust(4000)
+    client.send(
+        b"POST /.sandbox-router/awake HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n" % TO_BOX
+        + b"".join(b"1\r\n%c\r\n" % byte for byte in text)
+        + b"0\r\n\r\n"
+    )
+    assert (await place.answer(client))[0] == 200
+    assert [seconds for _, seconds in place.wishes.noted] == [2.0]
+
+
 async def test_chunks_without_end_are_refused_when_they_are_too_many() -> None:
     place = Place()
     client = place.stage.client()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from typing import Any
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from router.errors import BadResponse
 from router.proxy import sandbox_connection
-from router.proxy.sandbox_connection import SandboxConnection, State
+from router.proxy.sandbox_connection import SandboxConnection
+from router.proxy.sandbox_states import State
 from router.proxy.wire.framing import ChunkedReader, ChunkRelay, LengthReader, UntilCloseReader
 from router.proxy.wire.request_head import parse_request
 from tests.unit.proxy.messages import cut, cuts
-from tests.unit.proxy.stage import Shelf, Wire
+from tests.unit.proxy.stage import Shelf, Stage, Wire
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
@@ -34,13 +36,14 @@ class Watched:
 
     def __init__(self, method: str = "GET", version: str = "1.1") -> None:
         self.head = parse_request(f"{method} / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
-        self.client = Wire()
+        self.client: Any = Wire()
+        self.client.is_writable = True
         self.told: list[tuple[Any, ...]] = []
         self.body = b""
         self.reader: Any = None
 
-    def response_interim(self, head: Any) -> None:
-        self.told.append(("interim", head.status))
+    def response_interim(self, heads: list[Any]) -> None:
+        self.told += [("interim", head.status) for head in heads]
 
     def attach(self, sandbox: SandboxConnection, *, is_reused: bool) -> None:
         pass
@@ -405,3 +408,134 @@ def test_its_repr_says_what_it_is_used_for() -> None:
     assert repr(upstream) == "<SandboxConnection 10.0.0.5 IDLE retired=False>"
     upstream.carry(Watched(), is_reused=False)  # type: ignore[arg-type]
     assert " AWAITING " in repr(upstream)
+
+
+# --- floods -----------------------------------------------------------------------------------
+
+FLOOD = CONTINUE * 10_000
+TINY = b"01\r\nx\r\n11\r\n01234567890123456\r\n" * 8000
+HEAD_OF_CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def taken(wire: Wire) -> int:
+    """Waits until everything that came was taken, so that the transport is read again. Returns the turns that took."""
+    turns = 0
+    while wire.is_paused:
+        assert turns < 1000
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+async def test_a_flood_of_interim_answers_is_taken_a_little_in_each_turn() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    upstream.data_received(FLOOD + WITH_LENGTH)
+    most = sandbox_connection._INTERIM_A_TURN // len(CONTINUE) + 1
+    seen = len(exchange.told)
+    while wire.is_paused:
+        assert 0 < seen <= most
+        before = len(exchange.told)
+        await asyncio.sleep(0)
+        seen = len(exchange.told) - before
+    assert exchange.told == [("interim", 100)] * 10_000 + [("begins", 200), ("ends", True)]
+    assert exchange.body == b"hello"
+
+
+async def test_nothing_is_read_while_a_flood_is_taken_whoever_asks_for_it() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    upstream.data_received(FLOOD)
+    upstream.resume_reading()
+    upstream.resume_if_wanted()
+    assert wire.is_paused
+    exchange.client.is_writable = False
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert len(exchange.told) == 10_000
+    assert wire.is_paused, "the client has no room"
+    exchange.client.is_writable = True
+    upstream.resume_if_wanted()
+    assert not wire.is_paused
+
+
+async def test_a_switch_of_protocols_behind_a_flood_takes_all_that_follows() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    upstream.data_received(FLOOD + SWITCH + FLOOD)
+    await taken(wire)
+    assert exchange.told[-1] == ("upgraded", b"x", FLOOD)
+
+
+async def test_the_bound_over_all_interim_answers_holds_in_a_flood() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    while exchange.told[-1:] != [("broken", "the 1xx answers are too large together")]:
+        assert len(exchange.told) * len(CONTINUE) <= sandbox_connection._MAX_INTERIM_BYTES
+        upstream.data_received(FLOOD)
+        await taken(wire)
+
+
+@pytest.mark.parametrize("in_head", [True, False])
+async def test_a_body_of_tiny_chunks_is_taken_in_turns(in_head: bool) -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    if in_head:
+        upstream.data_received(HEAD_OF_CHUNKS + TINY)
+    else:
+        upstream.data_received(HEAD_OF_CHUNKS)
+        upstream.data_received(TINY)
+    assert 0 < len(exchange.body) < len(TINY) // 2
+    assert await taken(wire) > 2
+    upstream.data_received(b"0\r\n\r\n")
+    assert exchange.told == [("begins", 200), ("ends", True)]
+    assert exchange.body == TINY
+
+
+async def test_an_answer_that_ends_in_what_was_put_off_is_not_clean_with_bytes_behind_it() -> None:
+    for behind, clean in ((b"", True), (b"HTTP", False)):
+        exchange = Watched()
+        upstream, wire, _ = opened(exchange)
+        upstream.data_received(HEAD_OF_CHUNKS + TINY + b"0\r\n\r\n" + behind)
+        await taken(wire)
+        assert exchange.told[-1] == ("ends", clean)
+
+
+@pytest.mark.parametrize("came", [FLOOD + WITH_LENGTH, HEAD_OF_CHUNKS + TINY + b"0\r\n\r\n"])
+async def test_all_that_came_before_a_connection_was_lost_crosses_and_it_is_not_used_again(
+    came: bytes,
+) -> None:
+    stage = Stage()
+    client, sandbox = stage.talk()
+    sandbox.send(came)
+    sandbox.break_off()
+    assert not stage.records.outcomes
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert client.received() == came
+    assert stage.records.outcome.code == ""
+    assert stage.shelf.released == []
+
+
+async def test_a_response_cut_behind_a_flood_is_told_after_all_that_came() -> None:
+    exchange = Watched()
+    upstream, _, shelf = opened(exchange)
+    upstream.data_received(HEAD_OF_CHUNKS + TINY)
+    upstream.connection_lost(ConnectionResetError("reset"))
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert exchange.body == TINY
+    assert exchange.told[-1] == ("broken", "the answer was cut short: reset")
+    assert shelf.forgotten == [upstream]
+
+
+async def test_what_is_put_off_is_dropped_with_its_connection() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened(exchange)
+    upstream.data_received(FLOOD)
+    seen = len(exchange.told)
+    upstream.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(exchange.told) == seen
+    assert wire.is_aborted

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.proxy.wire import framing
 from router.proxy.wire.framing import (
     LAST_CHUNK,
     BodyReader,
@@ -16,6 +17,7 @@ from router.proxy.wire.framing import (
     UntilCloseReader,
     chunk,
     last_chunk,
+    untaken,
 )
 from router.proxy.wire.header_rules import may_be_trailer
 from tests.unit.proxy.messages import cut, cuts, field_names, field_values, white_space
@@ -26,10 +28,14 @@ def read(reader: BodyReader, pieces_of_stream: list[bytes]) -> tuple[bytes, int]
     crossed: list[bytes] = []
     at = 0
     for piece in pieces_of_stream:
-        end = reader.feed(piece, crossed)
-        if end >= 0:
-            return b"".join(crossed), at + end
-        at += len(piece)
+        rest: bytes | None = piece
+        while rest is not None:
+            end = reader.feed(rest, crossed)
+            if end >= 0:
+                return b"".join(crossed), at + end
+            left = untaken(reader, rest)
+            at += len(rest) - len(left)
+            rest = left or None
     return b"".join(crossed), -1
 
 
@@ -341,14 +347,14 @@ def test_tiny_chunks_of_any_sizes_are_counted_as_they_would_be_one_by_one(
 @pytest.mark.parametrize("reader", [ChunkedReader, ChunkRelay])
 def test_extensions_that_outweigh_the_body_are_refused(reader: type[ChunkedReader]) -> None:
     with pytest.raises(FramingError, match="extensions are larger"):
-        reader().feed(b"1;a=b\r\nx\r\n" * 10_000, [])
+        read(reader(), [b"1;a=b\r\nx\r\n" * 10_000])
 
 
 @pytest.mark.parametrize("reader", [ChunkedReader, ChunkRelay])
 def test_a_signature_for_each_chunk_passes(reader: type[ChunkedReader]) -> None:
     chunk_of_8_kib = b"2000;chunk-signature=" + b"a" * 64 + b"\r\n" + b"x" * 8192 + b"\r\n"
     body = reader()
-    body.feed(chunk_of_8_kib * 500, [])
+    read(body, [chunk_of_8_kib * 500])
     assert body.body_bytes == 8192 * 500
 
 
@@ -372,3 +378,66 @@ def test_a_run_of_tiny_chunks_is_taken_at_once_wherever_a_read_begins(chunk: byt
         assert reader.feed(run[at:], pieces) == -1
         assert reader.steps <= 4
         assert b"".join(pieces) == chunk + run
+
+
+# --- turns ------------------------------------------------------------------------------------
+
+ONE = b"1\r\nx\r\n"
+MIXTURES = [
+    ONE,
+    b"01\r\nx\r\n",
+    b"01\r\nx\r\n0000a\r\n0123456789\r\n11\r\n01234567890123456\r\n",
+    ONE + b"11\r\n01234567890123456\r\n",
+    b"400;a=b\r\n" + b"x" * 1024 + b"\r\n" + b"1;a=b\r\nx\r\n" * 100,
+]
+
+
+@pytest.mark.parametrize("kind", [ChunkedReader, ChunkRelay])
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_a_read_full_of_small_chunks_is_the_work_of_several_turns(
+    kind: type[ChunkedReader], mixture: bytes
+) -> None:
+    data = mixture * (262_144 // len(mixture))
+    reader, crossed, turns, rest = kind(), list[bytes](), 0, data
+    while rest:
+        turns += 1
+        assert reader.feed(rest, crossed) == -1
+        left = untaken(reader, rest)
+        assert len(rest) - len(left) <= framing._A_TURN * framing._TINY_STEP + framing._TINY_RUN
+        rest = left
+    assert turns > 1
+    at_once = ChunkedReader()
+    body, _ = read(at_once, [data])
+    assert reader.body_bytes == at_once.body_bytes == len(body)
+    whole = b"".join(crossed)
+    assert (whole if kind is ChunkedReader else body_of(whole)) == body
+
+
+@pytest.mark.parametrize("size", [1024, 16_384, 262_144])
+def test_usual_chunks_are_taken_in_one_turn(size: int) -> None:
+    data = (b"%x\r\n" % size + b"x" * size + b"\r\n") * (262_144 // size)
+    relay, crossed = ChunkRelay(), list[bytes]()
+    assert relay.feed(data, crossed) == -1
+    assert untaken(relay, data) == b""
+    assert crossed[-1] is data or b"".join(crossed) == data
+
+
+@given(streams(), st.binary(max_size=20), cuts, st.integers(1, 4))
+def test_chunks_are_the_same_however_short_a_turn_is(
+    written: Stream, behind: bytes, at: list[int], steps: int
+) -> None:
+    stream, body, trailers = written
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "_A_TURN", steps)
+        for reader in (ChunkedReader(), ChunkRelay()):
+            crossed, end = read(reader, cut(stream + behind, at))
+            assert (end, reader.body_bytes, reader.trailers) == (len(stream), len(body), trailers)
+            if type(reader) is ChunkRelay:
+                crossed = body_of(crossed + LAST_CHUNK)
+            assert crossed == body
+
+
+@given(st.sampled_from([LengthReader(10), UntilCloseReader()]), st.binary(max_size=9))
+def test_other_bodies_leave_nothing_for_another_turn(reader: BodyReader, data: bytes) -> None:
+    reader.feed(data, [])
+    assert untaken(reader, data) == b""
