@@ -230,10 +230,11 @@ class Exchange(Request):
         """1xx responses: passed on, except to HTTP/1.0 clients, which know none (RFC 9110 §15.2)."""
         if self.head.version == 11:
             assert self.sandbox is not None
-            host, path_mode = self.sandbox.host, self._options.path_mode
+            host, mode = self.sandbox.host, self._options.path_mode
             crosses = partial(crossing_response_head, drop_chunked=True)
-            crossing = [crosses(head, scope=self.scope(head, host, path_mode)) for head in heads]
-            self.client.write(b"".join(crossing))
+            self.client.write(
+                b"".join([crosses(h, scope=self.scope(h, host, mode)) for h in heads])
+            )
 
     def response_whole(
         self, head: ResponseHead, reader: BodyReader | None, pieces: list[bytes], *, clean: bool
