@@ -231,10 +231,8 @@ class Exchange(Request):
         if self.head.version == 11:
             assert self.sandbox is not None
             host, mode = self.sandbox.host, self._options.path_mode
-            crosses = partial(crossing_response_head, drop_chunked=True)
-            self.client.write(
-                b"".join([crosses(h, scope=self.scope(h, host, mode)) for h in heads])
-            )
+            cross = partial(crossing_response_head, drop_chunked=True)
+            self.client.write(b"".join([cross(h, scope=self.scope(h, host, mode)) for h in heads]))
 
     def response_whole(
         self, head: ResponseHead, reader: BodyReader | None, pieces: list[bytes], *, clean: bool
