@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from router.errors import BadRequest
 from router.telemetry.activity import Use
 
 _PARAMETERS: Final = ("namespace", "name")
+_PROCESS: Final = uuid.uuid4().hex
+"""By which who asks notices that one address leads to several routers, each of which knows its own part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ async def document(
     head = {
         "now": when(seen.now),
         "started": when(seen.started_at),
+        "process": _PROCESS,
         "complete": not seen.gaps,
         "incomplete_because": "; ".join(seen.gaps),
         "complete_since": when(seen.complete_since),

@@ -37,6 +37,8 @@ class Answer:
     uptime_s: float
     """For so long it has seen everything: since its start, or since it last forgot something."""
     sandboxes: Mapping[SandboxRef, Seen]
+    process: str = ""
+    """Which process answered; "" for a router that doesn't say so."""
 
 
 def parse_activity(body: bytes, wanted: Container[SandboxRef]) -> Answer:
@@ -57,7 +59,12 @@ def parse_activity(body: bytes, wanted: Container[SandboxRef]) -> Answer:
         if ref in wanted:
             seen, known = _seen(entry, now), sandboxes.get(ref)
             sandboxes[ref] = seen if known is None else _later(known, seen)
-    return Answer(uptime_s=max(0.0, now - _complete_since(document)), sandboxes=sandboxes)
+    process = document.get("process")
+    return Answer(
+        uptime_s=max(0.0, now - _complete_since(document)),
+        sandboxes=sandboxes,
+        process=process if isinstance(process, str) else "",
+    )
 
 
 def _complete_since(document: Mapping[str, Any]) -> float:

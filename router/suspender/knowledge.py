@@ -33,6 +33,8 @@ class Knowledge:
         """What is known was true at this time."""
         self._names: set[str] = set()
         self._sources: dict[str, _Source] = {}
+        self._processes: dict[str, str] = {}
+        """Which process answered last, by the router's name."""
         self._last: dict[SandboxRef, float] = {}
         self._promised: dict[SandboxRef, float] = {}
         """Who is to be kept awake by the word of a router that has ended since."""
@@ -47,6 +49,7 @@ class Knowledge:
             self.complete_since = now
         for name in gone:
             self._forget(name)
+            self._processes.pop(name, None)
         self._names = set(names)
 
     def learn(self, answers: Mapping[str, Answer], *, asked_at: float, answered_at: float) -> None:
@@ -54,6 +57,11 @@ class Knowledge:
         self.asked_at = asked_at
         last: dict[SandboxRef, float] = {}
         for name, answer in answers.items():
+            if self._processes.get(name, answer.process) != answer.process:
+                # Restarted; or the address leads to several, and what the other one saw since then isn't known.
+                self.complete_since = max(self.complete_since, asked_at)
+                self._forget(name)
+            self._processes[name] = answer.process
             started_at = answered_at - answer.uptime_s
             self.complete_since = max(self.complete_since, started_at)
             source = self._source(name, started_at, asked_at)

@@ -46,6 +46,7 @@ async def test_it_tells_of_each_sandbox_and_since_when_it_knows() -> None:
         100.0,
         200.0,
     ]
+    assert told["process"] == (await page())["process"] != ""
     first, second = told["sandboxes"]
     assert parse_timestamp(first.pop("last_activity")) == T0 + 450.0
     assert first == {

@@ -31,6 +31,13 @@ def test_ages_are_by_the_routers_own_clock() -> None:
         assert answer == Answer(500.0, {BOX: Seen(idle_s=20.5, awake_s=0.0)})
 
 
+def test_which_process_answered_is_kept_where_it_is_told() -> None:
+    document = activity()
+    assert parsed(document).process == ""
+    document["process"] = "one"
+    assert parsed(document).process == "one"
+
+
 def test_an_open_request_is_activity_now() -> None:
     answer = parsed(activity(idle_s={"box": 900.0}, busy=("box",)))
 

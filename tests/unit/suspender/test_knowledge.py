@@ -12,6 +12,21 @@ def answer(uptime_s: float = 1e6, *, idle_s: float | None = None, awake_s: float
     return Answer(uptime_s, seen)
 
 
+def test_an_address_that_leads_to_several_routers_never_makes_knowledge_complete() -> None:
+    knowledge = Knowledge(now=0.0)
+    for number in range(6):
+        one = Answer(1e6, {}, process=f"process-{number % 2}")
+        learned(knowledge, {"service:9090": one}, 1000.0 + 15.0 * number)
+        assert knowledge.complete_since == (1000.0 + 15.0 * number if number else 0.0)
+
+
+def test_a_promise_outlives_the_process_that_gave_it() -> None:
+    knowledge = Knowledge(now=0.0)
+    learned(knowledge, {"a": Answer(1e6, {BOX: Seen(0.0, 600.0)}, process="one")}, 1000.0)
+    learned(knowledge, {"a": Answer(1e6, {}, process="two")}, 1015.0)
+    assert knowledge.awake_until(BOX) == 1600.0
+
+
 def learned(knowledge: Knowledge, answers: dict[str, Answer], at: float) -> None:
     knowledge.found(list(answers), is_continuous=True, now=at)
     knowledge.learn(answers, asked_at=at, answered_at=at)
