@@ -138,9 +138,12 @@ class SubjectAccessReviewAuthorizer:
             return True
         if principal.mode != "token-review":
             return False
-        if self._known(principal, names, "wake"):
+        # Who was let know of it by a grant that doesn't cover this very Sandbox would be refused once it is up.
+        is_covered = self._grants.permits(principal, endpoint, names, port, method)
+        needed = ("wake",) if is_covered else ("wake", "proxy")
+        if all(self._known(principal, names, what) for what in needed):
             return True
-        return self._is_allowed(principal, names, "wake")
+        return self._are_allowed(principal, names, needed)
 
     def explain(
         self,
@@ -215,6 +218,14 @@ class SubjectAccessReviewAuthorizer:
         if unavailable is not None:
             raise unavailable
         return False
+
+    async def _are_allowed(
+        self, principal: Principal, names: tuple[SandboxRef, ...], needed: tuple[str, ...]
+    ) -> bool:
+        for what in needed:
+            if not await self._is_allowed(principal, names, what):
+                return False
+        return True
 
     async def _allows(self, principal: Principal, ref: SandboxRef, what: str) -> bool:
         key = _key(principal, ref, what)

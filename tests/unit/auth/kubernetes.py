@@ -15,6 +15,8 @@ class FakeReviewer:
         self.users: dict[str, dict[str, Any]] = {}
         self.audiences: list[str] | None = None
         self.allowed: set[tuple[str, str, str]] = set()
+        self.forbidden: set[str] = set()
+        """Subresources that nobody may use."""
         self.bodies: list[dict[str, Any]] = []
         self.is_down = False
         self.answer: dict[str, Any] | None = None
@@ -31,7 +33,8 @@ class FakeReviewer:
             return {**body, "status": self._token(spec)}
         wanted = spec["resourceAttributes"]
         key = (spec["user"], wanted["namespace"], wanted["name"])
-        return {**body, "status": {"allowed": key in self.allowed, "reason": "RBAC"}}
+        is_allowed = key in self.allowed and wanted["subresource"] not in self.forbidden
+        return {**body, "status": {"allowed": is_allowed, "reason": "RBAC"}}
 
     def _token(self, spec: dict[str, Any]) -> dict[str, Any]:
         user = self.users.get(spec["token"])

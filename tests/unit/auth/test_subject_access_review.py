@@ -375,13 +375,28 @@ async def test_rbac_is_asked_whether_a_user_may_create_a_wake(
 
     assert await _may_wake(authorizer)
 
-    asked = api.bodies[-1]["spec"]["resourceAttributes"]
+    asked = api.bodies[0]["spec"]["resourceAttributes"]
     assert (asked["verb"], asked["resource"], asked["subresource"]) == (
         "create",
         "sandboxes",
         "wake",
     )
     assert authorizer.may_wake(RUNNER, ASLEEP, (BOX,), 80, b"GET") is True, "remembered"
+
+
+async def test_the_right_to_wake_is_none_for_who_may_not_call_it_once_it_is_up(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    # The grant lets the caller know of the name, but is for a predecessor.
+    old = dataclasses.replace(RUNNER, grants=(Grant("team-a", "box", uid="s-0"),))
+    assert authorizer.admit(old, (BOX,), 80, b"GET") is None
+    api.allowed, api.forbidden = {ALLOWED}, {"proxy"}
+
+    assert not await _may_wake(authorizer, old)
+    assert not await _may_wake(authorizer, old), "remembered"
+
+    current = dataclasses.replace(RUNNER, grants=(Grant("team-a", "box", uid="s-1"),))
+    assert await _may_wake(authorizer, current)
 
 
 async def test_the_right_to_connect_is_no_right_to_wake(
