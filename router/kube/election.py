@@ -31,6 +31,9 @@ class Terms:
 DEFAULT_TERMS: Final = Terms()
 
 
+_OF_A_HOLDER = ("holderIdentity", "acquireTime", "renewTime")
+
+
 class LeaseLock:
     """The Lease as the library's lock.
 
@@ -105,15 +108,26 @@ class LeaseLock:
         if self.granted_at is None:
             return
         self.granted_at = None
-        free = {
-            key: value
-            for key, value in self._spec().items()
-            if key not in ("holderIdentity", "acquireTime", "renewTime")
-        }
         try:
-            await self._put({**self._lease, "spec": free})
+            await self._free()
         except ApiError as error:
             logger.warning("lease not given back", extra={"fields": self.fields(str(error))})
+
+    async def _free(self) -> None:
+        """Takes our name off the Lease. Raises ApiError."""
+        for is_last in (False, True):
+            spec = self._spec()
+            free = {name: spec[name] for name in spec if name not in _OF_A_HOLDER}
+            try:
+                await self._put({**self._lease, "spec": free})
+            except ApiError as error:
+                # A renewal that was cut off on its way may have arrived all the same: then its Lease is the newer one.
+                if error.status != 409 or is_last or not (await self.get("", ""))[0]:
+                    raise
+                if self._spec().get("holderIdentity") != self.identity:
+                    return
+            else:
+                return
 
     def fields(self, reason: str = "") -> dict[str, object]:
         """Returns what a log line says of this lock."""

@@ -166,9 +166,10 @@ async def test_an_answer_cut_by_the_end_does_not_look_whole(router, pod):
     await client.head()
 
     async with draining(router, shutdown_timeout_s=0.2) as under_way:
-        _, how = await client.rest()
+        body, how = await client.rest()
 
-    assert how == "reset"
+    # Its length tells that the rest is missing, so it needs no reset, which could destroy what has come.
+    assert (body, how) == (b"half", "eof")
     assert under_way.result() == 1
 
 

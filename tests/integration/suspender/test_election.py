@@ -68,15 +68,18 @@ async def test_the_first_one_makes_the_lease_and_holds_it() -> None:
         )
 
 
-async def test_only_one_of_two_holds_it_and_it_is_handed_over_when_it_is_given_back() -> None:
-    async with FakeKubernetes() as fake, taking_part(fake, "a") as first:
-        await until(first.is_held)
-        async with taking_part(fake, "b") as second:
-            await until(lambda: fake.requests.count(("get", "leases", "system")) > 3)
-            assert (first.is_held(), second.is_held()) == (True, False)
-            await first.give_back()
-            assert not first.is_held()
-            assert "holderIdentity" not in lease(fake)
+async def test_only_one_of_two_holds_it_and_it_is_free_when_it_was_given_back() -> None:
+    async with FakeKubernetes() as fake:
+        async with taking_part(fake, "a") as first:
+            await until(first.is_held)
+            async with taking_part(fake, "b") as second:
+                await until(lambda: fake.requests.count(("get", "leases", "system")) > 3)
+                assert (first.is_held(), second.is_held()) == (True, False)
+        # As the command does: who still takes part would ask for it again.
+        await first_gives_back(first, fake)
+
+        assert not first.is_held()
+        assert "holderIdentity" not in lease(fake)
 
 
 async def test_a_lease_that_was_given_back_is_taken_at_once() -> None:

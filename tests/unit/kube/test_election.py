@@ -91,6 +91,26 @@ async def test_a_lease_that_is_given_back_has_no_holder_and_keeps_its_count() ->
         assert record.holder_identity is None
 
 
+async def test_a_lease_is_given_back_also_behind_a_renewal_whose_answer_never_came() -> None:
+    async with FakeKubernetes() as fake, lock_on(fake) as lock:
+        await claim(lock)
+        known = lock._lease
+        await claim(lock)
+        lock._lease = known
+        await lock.give_back()
+
+        assert "holderIdentity" not in spec(fake)
+
+
+async def test_a_lease_that_somebody_else_took_meanwhile_is_left_to_them() -> None:
+    async with FakeKubernetes() as fake, lock_on(fake) as one, lock_on(fake, "b") as two:
+        await claim(one)
+        await claim(two)
+        await one.give_back()
+
+        assert spec(fake)["holderIdentity"] == "b"
+
+
 async def test_a_lease_that_is_not_ours_is_not_given_back() -> None:
     async with FakeKubernetes() as fake, lock_on(fake) as one, lock_on(fake, "b") as two:
         await claim(one)
