@@ -108,8 +108,12 @@ class TlsAcceptor:
             self.ended(oldest)
 
     async def close(self) -> None:
-        """Ends every handshake that is under way."""
+        """Ends every handshake that is under way or waits for its turn."""
+        left = [*self._under_way, *self._waiting]
+        self._waiting.clear()
         await self._tasks.close()
+        for handshake in left:  # a task that had not begun yet has ended nothing
+            handshake.abort()
 
     def _go_on_soon(self) -> None:
         if self._waiting and not self._is_going_on:

@@ -15,7 +15,6 @@ from router.discovery.kubernetes import KubernetesDiscovery
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import AddressesOnly, NameNotResolved
 from router.routing.source import IndexSource
-from router.routing.target import Target
 from router.settings import Settings
 from router.telemetry.metrics import Metrics
 from tests.unit.app.conftest import MakeSettings
@@ -35,7 +34,7 @@ def test_a_file_fills_the_table_before_anything_starts(make_settings: MakeSettin
     assert isinstance(sandboxes.discovery, FileDiscovery)
     assert sandboxes.discovery is sandboxes.file
     assert sandboxes.discovery.missing() == []
-    found = sandboxes.source.find(Target(BOX_A, 8888))
+    found = sandboxes.source.find(BOX_A)
     assert found is not None
     assert (found.state, found.addresses) == (State.READY, ("127.0.0.1",))
     assert sorted(endpoint.ref for endpoint in sandboxes.known()) == [
@@ -48,7 +47,7 @@ def test_a_name_without_namespace_has_the_default_one_of_the_settings(
     make_settings: MakeSettings,
 ) -> None:
     sandboxes = built(make_settings(default_namespace="elsewhere"))
-    assert sandboxes.source.find(Target(SandboxRef("elsewhere", "box-a"), 8888)) is not None
+    assert sandboxes.source.find(SandboxRef("elsewhere", "box-a")) is not None
 
 
 def test_who_is_gone_is_said_by_a_whole_table_alone(make_settings: MakeSettings) -> None:
@@ -91,7 +90,7 @@ def test_dns_has_no_table(make_settings: MakeSettings) -> None:
     assert sandboxes.discovery is sandboxes.source
     assert (sandboxes.index, sandboxes.file) == (None, None)
     assert list(sandboxes.known()) == []
-    found = sandboxes.source.find(Target(BOX_A, 8888))
+    found = sandboxes.source.find(BOX_A)
     assert found is not None
     assert found.addresses == ("box-a.default.svc.corp.test",)
     assert sandboxes.current(found) is found
@@ -105,7 +104,7 @@ def test_a_pod_ip_from_a_client_is_dialled_only_where_that_was_said(
     make_settings: MakeSettings, options: dict[str, str], address: str
 ) -> None:
     sandboxes = built(make_settings(discovery="dns", **options))
-    found = sandboxes.source.find(Target(BOX_A, 8888, pod_ip="10.0.0.5"))
+    found = sandboxes.source.find(BOX_A, "10.0.0.5")
     assert found is not None
     assert found.addresses == (address,)
 

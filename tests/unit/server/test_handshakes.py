@@ -372,6 +372,22 @@ def test_closing_ends_the_handshakes_under_way(run: Run) -> None:
     run(body)
 
 
+def test_closing_ends_who_waits_for_a_turn_and_whose_turn_has_just_come(run: Run) -> None:
+    async def body(house: House) -> None:
+        first = await house.greeting()
+        second = await house.silent()
+        await asyncio.get_running_loop().sock_sendall(second, hello_of_client())
+        (waiting,) = [each for each in house.here if not each.has_asked]
+        while not waiting.has_asked:
+            await asyncio.sleep(0)
+        await house.acceptor.close()
+        assert await ended(first)
+        assert await ended(second)
+        assert house.here == []
+
+    run(body)
+
+
 def test_a_silent_client_costs_no_tls_object(run: Run) -> None:
     async def body(house: House) -> None:
         def refuse(*args: Any, **kwargs: Any) -> Any:
