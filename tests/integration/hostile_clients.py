@@ -1,7 +1,8 @@
 """Clients that take memory: `python -m tests.integration.hostile_clients PORT KIND COUNT`; they come back when they are ended.
 
 Kinds: `uploads` that a sandbox doesn't read, `downloads` that are not read, `heads` that don't end, `pipelines` of refused
-requests whose answers are not read, and `silent` ones.
+requests whose answers are not read, and `silent` ones. Their segments are those of a real network: over loopback's of 64 KiB
+the kernel alone would take megabytes for each connection before the router has to hold anything.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import socket
 import sys
 import time
 
+SEGMENT_BYTES = 1400
 TO_BOX = b"Host: router\r\nX-Sandbox-ID: hostile\r\n"
-BODY = b"x" * 1_000_000
+BODY = b"x" * 600_000
 HEAD = (
     b"GET / HTTP/1.1\r\n"
     + TO_BOX
@@ -20,7 +22,7 @@ HEAD = (
 )
 REFUSED = b"GET /refused HTTP/1.1\r\nHost: router\r\nX-Sandbox-ID: nobody-knows-it\r\n\r\n" * 2000
 FIRST = {
-    "uploads": b"POST / HTTP/1.1\r\n" + TO_BOX + b"Content-Length: 1000000000000\r\n\r\n",
+    "uploads": b"POST / HTTP/1.1\r\n" + TO_BOX + b"Content-Length: 1000000000000\r\n\r\n" + BODY,
     "downloads": b"GET /flood HTTP/1.1\r\n" + TO_BOX + b"\r\n",
     "heads": HEAD,
     "pipelines": REFUSED,
@@ -31,6 +33,7 @@ MORE = {"uploads": BODY, "pipelines": REFUSED}
 
 def connected(port: int, kind: str) -> socket.socket:
     sock = socket.socket()
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
     if kind in ("downloads", "pipelines"):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.settimeout(30)

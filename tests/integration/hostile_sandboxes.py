@@ -1,13 +1,18 @@
 """Sandboxes that do harm, and one that doesn't: `python -m tests.integration.hostile_sandboxes PORT`.
 
-GET /ok is answered; GET /flood for ever, as fast as it is taken; whoever sends a body is not read from.
+GET /ok is answered; GET /flood for ever, as fast as it is taken; whoever sends a body is not read from,
+and the kernel keeps little of it (small segments and a small receive buffer), so that it is the router that has to hold it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 
+SEGMENT_BYTES = 1400
+CONNECTIONS: set[asyncio.Protocol] = set()
+"""Nothing else refers to one that isn't read from: it would be collected, and its connection reset."""
 PIECE = b"x" * 262_144
 
 
@@ -20,6 +25,7 @@ class Sandbox(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        CONNECTIONS.add(self)
 
     def data_received(self, data: bytes) -> None:
         self.head += data
@@ -53,12 +59,16 @@ class Sandbox(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.floods = False
+        CONNECTIONS.discard(self)
 
 
 async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(
-        Sandbox, "127.0.0.1", port, backlog=4096
-    )
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.bind(("127.0.0.1", port))
+    server = await asyncio.get_running_loop().create_server(Sandbox, sock=sock, backlog=4096)
     print("listening", flush=True)
     await server.serve_forever()
 
