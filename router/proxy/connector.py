@@ -108,6 +108,9 @@ class _Opening:
         step = self._connector.admission.step
         # With a Permit at hand, the gateway has looked for an idle connection itself.
         may_reuse = not isinstance(decided, Permit)
+        if isinstance(decided, AwaitSandbox | AwaitWake):
+            # This task began a turn of the loop later: the sandbox may have changed since, and would not be heard of again.
+            decided = None
         while True:
             if decided is None:
                 decided = step(request)

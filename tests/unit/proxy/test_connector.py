@@ -89,6 +89,18 @@ async def test_a_starting_sandbox_is_waited_for_and_then_dialled() -> None:
     assert stage.index.waiting() == 0
 
 
+async def test_a_sandbox_that_is_ready_before_its_waiter_has_sat_down_is_dialled_at_once() -> None:
+    stage = Slow()
+    stage.index.upsert(late(State.STARTING))
+    client = stage.client()
+    client.send(TO_LATE)
+    stage.index.upsert(late(State.READY))  # in the same turn of the loop: nothing changes any more
+    await stage.until(lambda: stage.shelf.opened or stage.index.waiting())
+    assert stage.index.waiting() == 0
+    stage.sandbox().send(ANSWER)
+    assert client.received() == ANSWER
+
+
 @pytest.mark.parametrize(
     ("then", "answer"),
     [
