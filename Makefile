@@ -28,8 +28,7 @@ test: $(COMPLETE) compile
 	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -n 2 -m "not alone"
 	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest tests/unit/proxy/test_admission.py # what ends a right ends it in both forms
 	$(BIN)/python -m pytest tests/unit -m alone || test $$? -eq 5
-	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit --ignore=tests/integration/waking -m alone || test $$? -eq 5
-	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest tests/integration/waking -m alone # in a process of its own: behind the chaos test its requests hang (cause unknown)
+	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest --ignore=tests/unit -m alone || test $$? -eq 5
 endif
 
 sanitize: $(COMPLETE) ## fuzz a build of the scanner that finds reads and writes out of bounds (ARGS: seconds)

@@ -18,66 +18,31 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from aiohttp import web
 
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.router_process import RouterProcess, router
 from tests.fakes.sleepy_cluster import SleepyCluster
+from tests.fakes.storm import (
+    CALLS_AT_ONCE,
+    NAMES,
+    NAMESPACES,
+    REQUESTS,
+    SANDBOXES,
+    SlowApi,
+    asked,
+)
 
-SANDBOXES = 500
-REQUESTS = 2000
-NAMESPACES = 10
 CALL_S = 0.2
-CALLS_AT_ONCE = 5
 QUIET_S = 10.0
-
-
-class SlowApi:
-    """Takes its time for patches, and refuses those beyond a few at once."""
-
-    def __init__(self, api: FakeKubernetes) -> None:
-        self._serve: Callable[[web.Request], Awaitable[web.StreamResponse]] = api._serve
-        self.running = self.most = self.refused = 0
-        self.times: list[float] = []
-        self.patched: Counter[str] = Counter()
-
-    async def serve(self, request: web.Request) -> web.StreamResponse:
-        if request.method != "PATCH":
-            return await self._serve(request)
-        if self.running >= CALLS_AT_ONCE:
-            self.refused += 1
-            return web.Response(status=429, headers={"Retry-After": "1"})
-        self.running += 1
-        self.most = max(self.most, self.running)
-        self.times.append(time.monotonic())
-        self.patched[request.path] += 1
-        try:
-            await asyncio.sleep(CALL_S)
-            return await self._serve(request)
-        finally:
-            self.running -= 1
 
 
 async def ask(port: int, name: str, namespace: str) -> tuple[str, float]:
     """Returns the status, or the router's code, and how long it took."""
     began = time.monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    lines = (
-        "GET / HTTP/1.1",
-        "Host: r",
-        f"X-Sandbox-ID: {name}",
-        f"X-Sandbox-Namespace: {namespace}",
-        "Connection: close",
-    )
-    writer.write("\r\n".join([*lines, "", ""]).encode())
-    told = (await reader.read()).decode("latin-1")
-    writer.close()
-    _, is_error, rest = told.partition("X-Sandbox-Router-Error: ")
-    said = rest.split("\r\n", 1)[0] if is_error else told.split(" ", 2)[1]
+    said = await asked("127.0.0.1", port, name, namespace)
     return said, time.monotonic() - began
 
 
@@ -139,8 +104,7 @@ def memory_kb(running: RouterProcess, field: str = "VmRSS") -> int:
 async def measure(*flags: str) -> dict[str, Any]:
     """Returns what one storm came to."""
     api = FakeKubernetes()
-    slow = SlowApi(api)
-    api._serve = slow.serve  # type: ignore[method-assign]
+    slow = SlowApi(api, call_s=CALL_S)
     with tempfile.TemporaryDirectory() as folder:
         async with api, SleepyCluster(api, starts_s=1.0, listens_s=0.3) as cluster:
             kubeconfig = api.write_kubeconfig(Path(folder) / "kubeconfig")
@@ -152,8 +116,7 @@ async def measure(*flags: str) -> dict[str, Any]:
                 *flags,
             )
             cluster.add("up", namespace="quiet", mode="Running")
-            names = [(f"box-{n}", f"team-{n % NAMESPACES}") for n in range(SANDBOXES)]
-            for name, namespace in names:
+            for name, namespace in NAMES:
                 cluster.add(name, namespace=namespace)
             async with router(*arguments) as running:
                 await running.until_ready(60)
@@ -170,7 +133,7 @@ async def measure(*flags: str) -> dict[str, Any]:
 
                 async def late(n: int) -> tuple[str, float]:
                     await asyncio.sleep(random.uniform(0.0, 1.0))
-                    return await ask(port, *names[n % SANDBOXES])
+                    return await ask(port, *NAMES[n % SANDBOXES])
 
                 began = time.monotonic()
                 answers = await asyncio.gather(*map(late, range(REQUESTS)))
