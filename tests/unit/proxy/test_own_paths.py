@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,6 +146,18 @@ async def test_a_bad_body_is_answered_with_what_is_wrong(body: bytes, says: str)
     assert says in json.loads(answer)["detail"]
     assert place.wishes.noted == []
     assert place.stage.records.outcome.used is None, "a refused request is no activity"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [(b"GET", b"awake", 405), (b"POST", b"nothing", 404)]
+)
+async def test_what_is_refused_in_the_end_waits_for_no_sandbox(
+    method: bytes, path: bytes, status: int
+) -> None:
+    place = Place(limits=ProxyOptions(wait_for_ready_s=10.0))
+    place.stage.index.upsert(replace(BOX, state=State.STARTING, addresses=()))
+    assert (await place.ask(b"", method=method, path=path))[0] == status
+    assert place.stage.index.waiting() == 0
 
 
 async def test_a_body_in_more_chunks_than_one_turn_takes_is_read_to_its_end() -> None:
