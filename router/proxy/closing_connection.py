@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
-import fcntl
 import select
-import struct
-import termios
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +14,7 @@ from router.proxy.connection import Connection
 from router.proxy.delivery import FLUSH_S, Delivery, reset_on_close
 from router.proxy.exchange import Exchange
 from router.proxy.ports import NEVER, ClientRelay
+from router.proxy.signs import look_for, shows, unread_bytes
 from router.proxy.wire.framing import BodyReader, LengthReader
 from router.proxy.wire.request_head import RequestHead
 
@@ -71,33 +68,6 @@ TUNNEL: Final = State.TUNNEL
 LINGERING: Final = State.LINGERING
 CLOSED: Final = State.CLOSED
 _WAITING: Final = (IDLE, HEAD, DISCARDING)
-
-
-def shows(transport: asyncio.BaseTransport, signs: int) -> bool:
-    """Returns True when the kernel has one of these signs of poll(2), an error or a hang-up for a connection."""
-    return bool(_look_for(transport, signs)(0))
-
-
-def _look_for(transport: asyncio.BaseTransport, signs: int) -> Callable[[int], list[Any]]:
-    """Returns poll(2) for these signs of a connection, with a time limit."""
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return _nothing
-    poll = select.poll()
-    poll.register(sock.fileno(), signs)
-    return poll.poll
-
-
-def _nothing(_timeout_ms: int) -> list[Any]:
-    return []
-
-
-def unread_bytes(transport: asyncio.BaseTransport) -> int:
-    """Returns how many bytes of a connection wait in the kernel."""
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return 0
-    return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0])
 
 
 class ClosingConnection(Connection):
@@ -178,7 +148,7 @@ class ClosingConnection(Connection):
         if self.exchange is None or transport is None or transport.can_write_eof():
             return False
         if self._look is None:
-            self._look = _look_for(transport, select.POLLRDHUP)
+            self._look = look_for(transport, select.POLLRDHUP)
         return bool(self._look(0)) and not unread_bytes(transport)
 
     @property

@@ -14,6 +14,7 @@ from router.proxy.connection import LARGE_BYTES, Connection
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.sandbox_states import NEXT, State
+from router.proxy.signs import look_for
 from router.proxy.wire.framing import (
     BodyReader,
     ChunkedReader,
@@ -167,11 +168,7 @@ class SandboxConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            poll = select.poll()
-            poll.register(sock.fileno(), select.POLLIN | select.POLLRDHUP)
-            self.unread = poll.poll
+        self.unread = look_for(transport, select.POLLIN | select.POLLRDHUP)
 
     def data_received(self, data: bytes) -> None:
         if len(data) >= LARGE_BYTES and not self._in_turn:

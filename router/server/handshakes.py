@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from router.proxy.closing_connection import shows
 from router.proxy.ports import NEVER, Newcomer
+from router.proxy.signs import shows
 from router.tasks import TaskSet
 
 _RECORD_HEADER_BYTES: Final = 5
