@@ -200,16 +200,16 @@ class _Opening:
         """Returns True when something changed within the time. Raises what `wake` comes to when that is an error."""
         source = self._connector.source
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ticket: WakeTicket | None = None
 
         def has_changed() -> None:
-            if not changed.done():
-                changed.set_result(None)
+            if ticket is not None:
+                ticket.changed()
+            _end(changed)
 
         def has_failed(error: RouterError) -> None:
-            if not changed.done():
-                changed.set_exception(error)
+            _end(changed, error)
 
-        ticket: WakeTicket | None = None
         authenticated = self._request.authenticated
         caller = None if authenticated is None else authenticated.principal.share()
         waiter = source.wait(ref, has_changed, caller)
@@ -320,6 +320,15 @@ class _Opening:
         self._request.outcome.retries += 1
         self._connector.telemetry.upstream_retried()
         await asyncio.sleep(pause_s)
+
+
+def _end(future: asyncio.Future[None], error: RouterError | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 async def _done_within(changed: asyncio.Future[None], limit_s: float) -> bool:

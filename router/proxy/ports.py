@@ -249,6 +249,9 @@ class WakeTicket(Protocol):
     def cancel(self) -> None:
         """Gives it up; the wake goes on."""
 
+    def changed(self) -> None:
+        """Says that the sandbox changed, before the request goes on: the wake looks at it now."""
+
 
 class WakeDesk(Protocol):
     """Where wakes are asked for: one call for each sandbox however many ask, at a bounded rate."""

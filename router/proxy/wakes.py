@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -14,6 +13,7 @@ from weakref import WeakValueDictionary
 from router.errors import RouterError, WakeLimited, WakeUnavailable
 from router.proxy.ports import Telemetry, WakeFailed, Waker
 from router.proxy.token_bucket import TokenBucket
+from router.proxy.wake_troubles import Trouble, WakeTroubles
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.tasks import TaskSet
 
@@ -24,49 +24,28 @@ _CALLS_AT_ONCE_PER_NAMESPACE: Final = 2
 """So that one whose calls hang, behind a webhook of its own perhaps, leaves turns for the others."""
 _MOST_WAKES: Final = 4096
 _MOST_NAMESPACES: Final = 1024
-_MOST_TROUBLES: Final = 4096
 _LOOK_AGAIN_S: Final = 0.1
 _CALL_AGAIN_S: Final = 5.0
 """After so long without a sign of the call's effect it is made again: its tests make that harmless."""
 _RATES_ARE_USED_UP: Final = "wake-rate or wake-rate-per-namespace is used up"
-_OWN_BACKOFF_S: Final = (1.0, 30.0)
-_COMMON_BACKOFF_S: Final = (0.5, 10.0)
-
-
-class _Trouble:
-    """Failures in a row, and until when (clock) nothing is tried again."""
-
-    __slots__ = ("failed_at", "failures", "is_refusal", "reason", "until")
-
-    def __init__(self, *, is_refusal: bool) -> None:
-        self.is_refusal = is_refusal
-        """What was refused is refused again; what nobody answered may be answered in time."""
-        self.failed_at = -math.inf
-        self.failures = 0
-        self.until = 0.0
-        self.reason = ""
-
-    def add(self, now: float, failure: WakeFailed, first_s: float, longest_s: float) -> None:
-        """Notes one more failure."""
-        if now > self.until + longest_s:
-            self.failures = 0
-        pause_s = min(longest_s, first_s * 2.0 ** min(self.failures, 16))
-        pause_s *= random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not a secret
-        self.failures += 1
-        self.failed_at = now
-        self.reason = failure.reason
-        self.until = now + max(pause_s, min(failure.at_least_s, longest_s))
 
 
 class Ticket:
     """One request's interest in a wake."""
 
-    __slots__ = ("_failed", "_wake", "until")
+    __slots__ = ("_failed", "_wake", "_wakes", "until")
 
-    def __init__(self, wake: _Wake, until: float, failed: Callable[[RouterError], None]) -> None:
+    def __init__(
+        self, wakes: Wakes, wake: _Wake, until: float, failed: Callable[[RouterError], None]
+    ) -> None:
+        self._wakes = wakes
         self._wake = wake
         self._failed = failed
         self.until = until
+
+    def changed(self) -> None:
+        """Says that the sandbox changed: the wake looks at it now, since it may not stay as it is."""
+        self._wakes._look(self._wake)
 
     def cancel(self) -> None:
         """Gives it up; the wake goes on."""
@@ -84,12 +63,15 @@ class _Wake:
     __slots__ = (
         "begins_at",
         "by",
+        "did",
         "endpoint",
         "failure",
         "is_called",
         "since",
         "tickets",
         "wanted_until",
+        "was_ready",
+        "was_up",
     )
 
     def __init__(
@@ -101,6 +83,9 @@ class _Wake:
         self.begins_at = begins_at
         self.wanted_until = until
         self.is_called = False
+        self.did: bool | None = None
+        """Whether a call of this wake changed something, None until the first has been answered."""
+        self.was_up = self.was_ready = False
         self.failure = "unavailable"
         self.tickets: dict[Ticket, None] = {}
 
@@ -135,10 +120,7 @@ class Wakes:
         self._clock = clock
         self._pause = pause
         self._wakes: dict[str, _Wake] = {}
-        self._own_troubles: dict[str, _Trouble] = {}
-        self._troubles_of: dict[str, _Trouble] = {}  # by namespace
-        self._common_trouble = _Trouble(is_refusal=False)
-        self._went_well_at = -math.inf
+        self._troubles = WakeTroubles()
         self._turns = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._tasks = TaskSet()
@@ -147,7 +129,7 @@ class Wakes:
         return len(self._wakes)
 
     def __repr__(self) -> str:
-        return f"<Wakes running={len(self._wakes)} troubles={len(self._own_troubles)}>"
+        return f"<Wakes running={len(self._wakes)} troubles={len(self._troubles)}>"
 
     async def close(self) -> None:
         """Ends what still runs."""
@@ -167,14 +149,17 @@ class Wakes:
             if not wake.is_called:
                 self._check(endpoint, until, wake.begins_at)
             wake.wanted_until = max(wake.wanted_until, until)
-        ticket = Ticket(wake, until, failed)
+            if wake.was_ready:
+                # It was, before the call was answered, and is suspended again.
+                wake.was_ready, wake.was_up = False, True
+        ticket = Ticket(self, wake, until, failed)
         wake.tickets[ticket] = None
         return ticket
 
     def outlook(self, endpoint: Endpoint) -> str:
         """Returns what would come of wanting this sandbox now, for people; changes nothing."""
         key, now = _key(endpoint), self._clock()
-        trouble = self._trouble_of(endpoint, now)
+        trouble = self._troubles.find(key, endpoint.ref.namespace, now)
         if trouble is not None:
             return f"the last wake failed ({trouble.reason}); the next try is in {trouble.until - now:.3g} s"
         wake = self._wakes.get(key)
@@ -206,7 +191,7 @@ class Wakes:
     def _check(self, endpoint: Endpoint, until: float, turn_at: float) -> None:
         """Raises WakeUnavailable, WakeLimited when nothing can be tried before `until`."""
         now = self._clock()
-        trouble = self._trouble_of(endpoint, now)
+        trouble = self._troubles.find(_key(endpoint), endpoint.ref.namespace, now)
         if trouble is not None and (trouble.is_refusal or trouble.until > until):
             raise _unavailable(trouble, now)
         if turn_at > until:
@@ -250,10 +235,25 @@ class Wakes:
             for ticket in list(wake.tickets):
                 ticket.fail(_again(error))
         finally:
-            del self._wakes[key]
-            self._tell(wake, outcome, reason)
+            self._end(key, wake, outcome, reason)
 
-    def _tell(self, wake: _Wake, outcome: str, reason: str) -> None:
+    def _look(self, wake: _Wake) -> None:
+        """Notes what has become of the sandbox; that it is ready is told before anybody is served."""
+        endpoint = self._find(wake.endpoint.ref)
+        if endpoint is None or endpoint.sandbox_uid != wake.endpoint.sandbox_uid:
+            return
+        if endpoint.state is State.READY:
+            wake.was_ready = True
+            if wake.did is not None:
+                self._end(_key(wake.endpoint), wake, "woken" if wake.did else "already", "")
+        elif endpoint.state is State.STARTING:
+            wake.was_up = True
+
+    def _end(self, key: str, wake: _Wake, outcome: str, reason: str) -> None:
+        """Ends it, once: who wants the sandbox from now on begins another."""
+        if self._wakes.get(key) is not wake:
+            return
+        del self._wakes[key]
         duration_s = self._clock() - wake.since
         is_up = outcome in ("woken", "already")
         self._telemetry.wake_ended(outcome, duration_s if is_up else None)
@@ -271,16 +271,18 @@ class Wakes:
 
     async def _bring_back(self, key: str, wake: _Wake) -> tuple[str, str]:
         """Calls until the sandbox is ready. Returns the outcome with its reason. Raises WakeLimited, WakeUnavailable."""
-        did = False
         while True:
-            did = await self._call(key, wake) or did
+            wake.was_up = False
+            wake.did = await self._call(key, wake) or bool(wake.did)
             endpoint = await self._settled(wake)
+            if wake.was_ready:
+                return "woken" if wake.did else "already", ""
             if endpoint is None or endpoint.state is State.FINISHED:
                 return "gone", "it has finished, or is another one now"
-            if endpoint.state is State.READY:
-                return "woken" if did else "already", ""
             if endpoint.state is State.STARTING or self._clock() >= wake.wanted_until:
                 return "not_ready", endpoint.reason
+            if wake.was_up and not wake.tickets:
+                return "not_ready", "it was suspended again, and no request waits for it"
             # Suspended again, or the watch is late. Who makes it so again and again pays for each time.
             bucket = self._bucket_of(wake.endpoint.ref.namespace, self._clock())
             await self._until(bucket.take(self._clock()))
@@ -297,18 +299,16 @@ class Wakes:
         await self._until(self._bucket.take(now))
         while True:
             async with own_turns, self._turns:
-                trouble = self._trouble_of(wake.endpoint, self._clock())
+                trouble = self._troubles.find(key, namespace, self._clock())
                 if trouble is None:
                     wake.is_called = True
                     try:
                         did = await self._waker.wake(wake.endpoint)
                     except WakeFailed as failure:
-                        trouble = self._failed(key, wake, failure)
+                        wake.failure = "unavailable" if failure.concerns_all else "refused"
+                        trouble = self._troubles.failed(key, namespace, self._clock(), failure)
                     else:
-                        self._own_troubles.pop(key, None)
-                        self._troubles_of.pop(namespace, None)
-                        self._common_trouble = _Trouble(is_refusal=False)
-                        self._went_well_at = self._clock()
+                        self._troubles.went_well(key, namespace, self._clock())
                         return did
             wake.is_called = False
             now = self._clock()
@@ -321,60 +321,22 @@ class Wakes:
     async def _settled(self, wake: _Wake) -> Endpoint | None:
         """Returns the sandbox once something can be said about it: ready, gone, suspended again, or the time is over."""
         called_at = self._clock()
-        was_up = False
         while True:
+            self._look(wake)
             endpoint = self._find(wake.endpoint.ref)
-            if endpoint is None or endpoint.sandbox_uid != wake.endpoint.sandbox_uid:
+            if (
+                wake.was_ready
+                or endpoint is None
+                or endpoint.sandbox_uid != wake.endpoint.sandbox_uid
+            ):
                 return None
             state, waited_s = endpoint.state, self._clock() - called_at
-            if state is State.STARTING:
-                was_up = True
-            elif state is not State.SUSPENDED or was_up or waited_s >= _CALL_AGAIN_S:
+            is_suspended = state is State.SUSPENDED and not wake.was_up
+            if state is not State.STARTING and not (is_suspended and waited_s < _CALL_AGAIN_S):
                 return endpoint
             if waited_s >= self._timeout_s:
                 return endpoint
             await self._pause(_LOOK_AGAIN_S)
-
-    # --- failures ---------------------------------------------------------------------------
-
-    def _failed(self, key: str, wake: _Wake, failure: WakeFailed) -> _Trouble:
-        """Notes a failed call. Returns the trouble that it belongs to."""
-        now = self._clock()
-        if not failure.concerns_all:
-            wake.failure = "refused"
-            trouble = _kept(self._own_troubles, key, now, is_refusal=True)
-            trouble.add(now, failure, *_OWN_BACKOFF_S)
-            return trouble
-        wake.failure = "unavailable"
-        own = _kept(self._troubles_of, wake.endpoint.ref.namespace, now, is_refusal=False)
-        own.add(now, failure, *_COMMON_BACKOFF_S)
-        # A webhook may fail for one tenant's objects alone: only when nothing went well since another's failure, all wait.
-        is_common = failure.at_least_s > 0.0 or any(
-            other is not own and other.failed_at > self._went_well_at
-            for other in self._troubles_of.values()
-        )
-        if not is_common:
-            return own
-        self._common_trouble.add(now, failure, *_COMMON_BACKOFF_S)
-        return self._common_trouble
-
-    def _trouble_of(self, endpoint: Endpoint, now: float) -> _Trouble | None:
-        """Returns what keeps this sandbox from being tried now, None when nothing does."""
-        own = self._own_troubles.get(_key(endpoint))
-        if own is not None and own.until > now:
-            return own
-        common, others = self._common_trouble, self._troubles_of.get(endpoint.ref.namespace)
-        if others is not None and others.until > max(now, common.until):
-            return others
-        return common if common.until > now else None
-
-
-def _kept(troubles: dict[str, _Trouble], key: str, now: float, *, is_refusal: bool) -> _Trouble:
-    """Returns the trouble of that key; over the bound those that are over are forgotten."""
-    if key not in troubles and len(troubles) >= _MOST_TROUBLES:
-        for known in [each for each, trouble in troubles.items() if trouble.until <= now]:
-            del troubles[known]
-    return troubles.setdefault(key, _Trouble(is_refusal=is_refusal))
 
 
 def _key(endpoint: Endpoint) -> str:
@@ -387,7 +349,7 @@ def _limited(wait_s: float, reason: str) -> WakeLimited:
     return error
 
 
-def _unavailable(trouble: _Trouble, now: float) -> WakeUnavailable:
+def _unavailable(trouble: Trouble, now: float) -> WakeUnavailable:
     error = WakeUnavailable(reason=trouble.reason)
     error.retry_after_s = max(1, math.ceil(trouble.until - now))
     return error

@@ -224,6 +224,70 @@ async def test_what_is_suspended_again_meanwhile_is_woken_again(scene: Scene) ->
     assert scene.told.outcomes == ["woken"]
 
 
+async def test_what_was_ready_for_a_moment_and_is_suspended_again_is_not_woken_again(
+    scene: Scene,
+) -> None:
+    ticket = scene.want()
+    await scene.time.pass_by(0.05)
+    scene.cluster.starting.pop().cancel()
+    scene.cluster.put(State.READY)
+    ticket.changed()
+    assert scene.told.outcomes == ["woken"], "it counts before the request is served"
+    ticket.cancel()
+    scene.cluster.put(State.SUSPENDED)
+    await scene.time.pass_by(20)
+    assert len(scene.cluster.calls) == 1
+    assert scene.told.outcomes == ["woken"]
+    assert len(scene.wakes) == 0
+
+
+async def test_a_sandbox_that_is_ready_before_the_call_is_answered_counts_once(
+    scene: Scene,
+) -> None:
+    scene.cluster.takes_s = 1.0
+    scene.cluster.is_faster = True
+    ticket = scene.want()
+    await scene.time.pass_by(0.5)
+    scene.cluster.put(State.READY)
+    ticket.changed()
+    scene.cluster.put(State.SUSPENDED)
+    assert scene.told.outcomes == []
+    await scene.time.pass_by(20)
+    assert len(scene.cluster.calls) == 1
+    assert scene.told.outcomes == ["already"]
+
+
+@pytest.mark.parametrize("call_takes_s", [0.0, 1.0], ids=["a call at once", "a slow call"])
+async def test_who_wants_it_after_it_was_ready_and_suspended_again_has_it_woken_again(
+    scene: Scene, call_takes_s: float
+) -> None:
+    scene.cluster.takes_s = call_takes_s
+    scene.cluster.has_effect = False
+    first = scene.want()
+    await scene.time.pass_by(0.05)
+    scene.cluster.put(State.READY)
+    first.changed()
+    first.cancel()
+    scene.cluster.put(State.SUSPENDED)
+    scene.cluster.has_effect = True
+    scene.want()
+    await scene.time.pass_by(4)
+    assert len(scene.cluster.calls) == 2, "again, since nobody knows what came first"
+    assert scene.told.outcomes[-1] == "woken"
+    assert len(scene.wakes) == 0
+
+
+async def test_what_is_suspended_again_while_nobody_waits_for_it_stays_so(scene: Scene) -> None:
+    scene.cluster.starts_s = 2.0
+    scene.want().cancel()
+    await scene.time.pass_by(1)
+    scene.cluster.put(State.SUSPENDED)
+    scene.cluster.starting.pop().cancel()
+    await scene.time.pass_by(20)
+    assert len(scene.cluster.calls) == 1
+    assert scene.told.outcomes == ["not_ready"]
+
+
 @pytest.mark.parametrize("end", ["finished", "deleted", "replaced"])
 async def test_what_is_gone_meanwhile_is_given_up(scene: Scene, end: str) -> None:
     scene.cluster.starts_s = 30.0
