@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from router.errors import RouterError, every_error
+from collections.abc import Iterator
+
+from router.errors import RouterError
+
+
+def every_error(base: type[RouterError] = RouterError) -> Iterator[type[RouterError]]:
+    """Yields every class below `base`."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from every_error(kind)
 
 
 def reference_table() -> str:

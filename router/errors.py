@@ -2,7 +2,7 @@
 
 RouterError
 ├── BadRequest 400 ─ MissingSandboxId, InvalidSandboxId, InvalidNamespace, InvalidPort, InvalidPodIp, AmbiguousTarget
-├── Unauthenticated 401, Forbidden 403
+├── Unauthenticated 401, Forbidden 403 ─ CrossOrigin
 ├── SandboxNotFound 404 ─ SandboxReplaced;  NoSuchRouterPath 404, MethodNotAllowed 405;  SandboxSuspended 409;  SandboxFinished 410
 ├── RequestTimeout 408, BodyTooLarge 413, UriTooLong 414, Misdirected 421, TooManyRequests 429, WakeLimited 429, HeadersTooLarge 431
 ├── InternalError 500, MethodNotSupported 501, GrpcNotSupported 501, VersionNotSupported 505
@@ -15,7 +15,6 @@ Each class states its facts once; the table of docs/errors.md is what `python -m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -112,6 +111,8 @@ class Unauthenticated(RouterError):
     """The value of WWW-Authenticate (RFC 9110 §11.6.1); set on the instance where more is known."""
     basic_challenge: str = ""
     """A second challenge, on a line of its own: browsers read one challenge a line. "" where Basic would not help."""
+    set_cookie: bytes = b""
+    """Takes away the session cookie that was refused."""
 
 
 class Forbidden(RouterError):
@@ -119,6 +120,14 @@ class Forbidden(RouterError):
     code = "forbidden"
     default_detail = "Not allowed to call this sandbox."
     advice = "Ask for a grant on this sandbox; `/debug/route` shows which rule decided."
+
+
+class CrossOrigin(Forbidden):
+    """A browser added its user's session to what a page of another origin asked for."""
+
+    code = "cross_origin"
+    default_detail = "A page of another origin may not use this session."
+    advice = "Open the sandbox's own page; list the origin in `session-origins` if its pages may do what the sandbox's own may."
 
 
 class SandboxNotFound(RouterError):
@@ -388,10 +397,3 @@ class SandboxTimeout(RouterError):
     def of(cls, sandbox_name: str, *, reason: str = "") -> SandboxTimeout:
         """Returns the error with the detail that existing clients match on."""
         return cls(f"{cls.default_detail}: {sandbox_name}", reason=reason)
-
-
-def every_error(base: type[RouterError] = RouterError) -> Iterator[type[RouterError]]:
-    """Yields every class below `base`."""
-    for kind in base.__subclasses__():
-        yield kind
-        yield from every_error(kind)

@@ -17,7 +17,6 @@ from router.auth.authorizer import Permit, PoolKey
 from router.auth.principal import Principal
 from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
 from router.proxy.admission import Admission
-from router.proxy.own_paths import is_for_router
 from router.proxy.ports import EndpointSource
 from router.proxy.request import (
     AwaitAuthorization,
@@ -27,6 +26,7 @@ from router.proxy.request import (
     AwaitWakeRight,
     Caller,
     Request,
+    is_for_router,
 )
 from router.proxy.signs_of_life import Dialled
 from router.proxy.wire.forwarding import subprotocol_token

@@ -18,6 +18,7 @@ from router.auth.policy_file import watch_policy
 from router.auth.review import Reviewer
 from router.auth.revocation import Revocation
 from router.auth.self_check import ReviewCheck
+from router.auth.session_desk import SessionDesk
 from router.auth.static import StaticTokenAuthenticator, tokens_from_file, watch_static_tokens
 from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
@@ -45,6 +46,10 @@ class Access:
     """What keeps the router from being ready, in sentences."""
     notes: list[Callable[[], list[str]]] = field(default_factory=list)
     """What an operator should know of a router that is ready, in sentences."""
+    links: list[BearerVerifier] = field(default_factory=list)
+    """Who knows the links that platforms mint."""
+    sessions: SessionDesk | None = None
+    """Where people's sessions begin and end; None where there are none."""
     remote: dict[str, Reloadable] = field(default_factory=dict)
     """What is fetched again and again, by its name in metrics."""
 
@@ -84,14 +89,18 @@ def build_access(
     if auth.policy_file is not None:
         access.files["policy"] = watch_policy(policy, auth.policy_file)
     if auth.auth != ("none",):
+        bearer = [
+            _bearer_verifier(mode, settings, access, reviewer)
+            for mode in auth.auth
+            if mode != "mtls"
+        ]
+        session, links = _sessions(settings, access)
         chain = AuthenticatorChain(
-            bearer=[
-                _bearer_verifier(mode, settings, access, reviewer)
-                for mode in auth.auth
-                if mode != "mtls"
-            ],
+            bearer=bearer,
             certificate=CertificateAuthenticator() if "mtls" in auth.auth else None,
             certificate_before=_after("mtls", auth.auth),
+            session=session,
+            links=links,
         )
         access.authenticator = chain
         access.failures = chain.failures
@@ -178,6 +187,7 @@ def _jwt(settings: Settings, access: Access) -> BearerVerifier:
     from router.auth.jwks import JwksFetcher, watch_authorities
     from router.auth.jwt import JwtVerifier
     from router.auth.keys import KeyRing, watch_keys
+    from router.auth.links import LINKS
 
     auth = settings.auth
     keys = KeyRing()
@@ -197,13 +207,34 @@ def _jwt(settings: Settings, access: Access) -> BearerVerifier:
         access.remote["jwks_url"] = remote
         if auth.jwks_ca_file is not None:
             access.files["jwks_ca"] = watch_authorities(remote, auth.jwks_ca_file)
-    verifier = JwtVerifier(
-        keys=keys,
-        rules=ClaimRules(
-            issuer=auth.jwt_issuer, audiences=auth.jwt_audience, leeway_s=auth.jwt_leeway_s
-        ),
-        is_refused=access.rights.is_refused,
-        remote=remote,
+    rules = ClaimRules(
+        issuer=auth.jwt_issuer, audiences=auth.jwt_audience, leeway_s=auth.jwt_leeway_s
     )
+    refused = access.rights.is_refused
+    verifier = JwtVerifier(keys=keys, rules=rules, is_refused=refused, remote=remote)
     access.policy.on_change(verifier.forget)
+    if settings.browsers.session_key_file is not None:
+        links = JwtVerifier(keys=keys, rules=rules, is_refused=refused, remote=remote, kind=LINKS)
+        access.policy.on_change(links.forget)
+        access.links.append(links)
     return verifier
+
+
+def _sessions(
+    settings: Settings, access: Access
+) -> tuple[BearerVerifier | None, list[BearerVerifier]]:
+    """Returns who knows sessions, and who knows the links that begin them; None and none where sessions are off."""
+    path = settings.browsers.session_key_file
+    if path is None:
+        return None, []
+    from router.auth.sessions import Sessions, watch_session_keys
+
+    sessions = Sessions(
+        is_refused=access.rights.is_refused,
+        ended=access.rights.ended_sessions,
+        longest_s=settings.browsers.session_ttl_s,
+    )
+    access.files["session_key"] = watch_session_keys(sessions, path)
+    access.policy.on_change(sessions.forget)
+    access.sessions = sessions
+    return sessions.verifier, [sessions.links, *access.links]

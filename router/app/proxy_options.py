@@ -8,10 +8,13 @@ from typing import Final
 from router.app.descriptors import connections_here
 from router.app.memory_limit import buffered_bytes_allowed
 from router.app.waking import needs_wakes
+from router.auth.session_desk import SessionDesk
 from router.proxy.budget import Budget
 from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, ProxyOptions
+from router.proxy.session_paths import SessionPaths
+from router.proxy.wire.session_cookie import OF_A_HOST, OF_A_PATH, ON_LOOPBACK, SessionRules
 from router.proxy.wire.stripping import Stripped
 from router.routing.elsewhere import Elsewhere
 from router.routing.names import Resolver
@@ -50,8 +53,36 @@ def options_of(settings: Settings) -> ProxyOptions:
         origin_policy=settings.routing.origin,
         path_mode=settings.routing.path_mode,
         passes_preflights=settings.auth.cors_preflight == "pass",
-        stripped=Stripped.of(settings.routing.strip_headers, settings.routing.strip_cookies),
+        sessions=session_rules_of(settings),
+        stripped=_stripped(settings),
     )
+
+
+def session_rules_of(settings: Settings) -> SessionRules | None:
+    """Returns how browsers may use sessions; None where there are none."""
+    browsers = settings.browsers
+    if browsers.session_key_file is None:
+        return None
+    return SessionRules(
+        iframe=browsers.session_iframe,
+        path_mode=browsers.session_path_mode,
+        origins=frozenset(origin.encode("ascii") for origin in browsers.session_origins),
+    )
+
+
+def session_paths_of(desk: SessionDesk | None, options: ProxyOptions) -> SessionPaths | None:
+    """Returns where sessions begin and end; None where there are none."""
+    if desk is None or options.sessions is None:
+        return None
+    return SessionPaths(desk=desk, rules=options.sessions)
+
+
+def _stripped(settings: Settings) -> Stripped | None:
+    """Returns what no sandbox is sent, the router's own cookies among it."""
+    cookies = list(settings.routing.strip_cookies)
+    if settings.browsers.session_key_file is not None:
+        cookies += [name.decode("ascii") for name in (OF_A_HOST, OF_A_PATH, ON_LOOPBACK)]
+    return Stripped.of(settings.routing.strip_headers, cookies)
 
 
 def places_of(settings: Settings, elsewhere: Elsewhere) -> Places:

@@ -21,7 +21,7 @@ from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
 from router.app.cluster import api_if
-from router.app.proxy_options import build_pool, options_of, places_of
+from router.app.proxy_options import build_pool, options_of, places_of, session_paths_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.shown import show_readings
@@ -279,6 +279,7 @@ class Worker:
                     awake=Wishes(self._activity, tell=self._tell_wish),
                     awake_limit_s=settings.time.awake_limit_s,
                     tasks=openings,
+                    sessions=session_paths_of(self.access.sessions, options),
                 ),
             ),
             connections=connections,

@@ -17,6 +17,8 @@ class Credentials:
     token of an offered `sandbox-router.bearer.<token>` WebSocket subprotocol. `certificate` is the identity that the TLS
     layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one. `fetch_mode` is the raw value of
     Sec-Fetch-Mode, no credential but what a browser says it asks for: it decides which challenges make sense.
+    `session` is the value of this sandbox's session cookie. `link` is the link's token of a request that begins a session, b""
+    where it brings none; None for every other request.
     """
 
     authorization: bytes | None = None
@@ -24,6 +26,8 @@ class Credentials:
     subprotocol_token: bytes | None = None
     certificate: CertificateIdentity | None = None
     fetch_mode: bytes | None = None
+    session: bytes | None = None
+    link: bytes | None = None
 
     def __repr__(self) -> str:
         values = {
@@ -31,6 +35,8 @@ class Credentials:
             "sandbox_token": self.sandbox_token,
             "subprotocol_token": self.subprotocol_token,
             "certificate": self.certificate,
+            "session": self.session,
+            "link": self.link,
         }
         return (
             f"<Credentials offered={[name for name, value in values.items() if value is not None]}>"

@@ -1,7 +1,7 @@
 """AuthenticatorChain: which of a request's credentials decides who calls.
 
 A bearer token is looked for in X-Sandbox-Token, then Authorization (as Bearer, or as the password of Basic), then the
-offered WebSocket subprotocol; the verifiers are asked in the configured order. Whatever is presented for an enabled mode must be valid: an invalid
+offered WebSocket subprotocol; the verifiers are asked in the configured order. A session counts where there is none. Whatever is presented for an enabled mode must be valid: an invalid
 credential is never passed over for a better one.
 """
 
@@ -25,6 +25,7 @@ MAX_TOKEN_BYTES = 16 * 1024
 _REALM = 'realm="sandbox-router"'
 _TOO_LARGE = Refusal("none", Reason.TOO_LARGE, "The token is too long.")
 _MISSING = Refusal("none", Reason.MISSING, "Credentials are required.")
+_NO_LINK = Refusal("link", Reason.MISSING, "The link is incomplete.")
 _MALFORMED = Refusal("none", Reason.MALFORMED, "The Authorization header is malformed.")
 
 
@@ -32,7 +33,8 @@ class AuthenticatorChain:
     """Asks the enabled modes in their configured order.
 
     `bearer` are the verifiers of bearer tokens; `certificate` is mode `mtls`, None when it is off; `certificate_before` are the
-    bearer modes that stand behind `mtls`; `anonymous` says that a caller without any credential is let in.
+    bearer modes that stand behind `mtls`; `anonymous` says that a caller without any credential is let in. `session` verifies the
+    cookies of people's browsers, `links` what they begin a session by; None and () when there are no sessions.
     """
 
     def __init__(
@@ -42,15 +44,19 @@ class AuthenticatorChain:
         certificate: CertificateAuthenticator | None,
         certificate_before: Iterable[str] = (),
         anonymous: bool = False,
+        session: BearerVerifier | None = None,
+        links: Sequence[BearerVerifier] = (),
     ) -> None:
         self._bearer = tuple(bearer)
         self._certificate = certificate
         self._certificate_before = frozenset(certificate_before)
         self._anonymous = anonymous
+        self._session = session
+        self._links = tuple(links)
         self.failures: Counter[tuple[str, str]] = Counter()
         """Refused credentials by (mode, reason); both come from closed sets."""
         self.generation = 0
-        for verifier in self._bearer:
+        for verifier in self._bearer if session is None else (*self._bearer, session):
             verifier.on_change(self._changed)
 
     def __repr__(self) -> str:
@@ -70,6 +76,8 @@ class AuthenticatorChain:
             return math.inf
         if self._certificate is not None and principal.mode == self._certificate.mode:
             return self._certificate.valid_until(principal)
+        if self._session is not None and principal.mode == self._session.mode:
+            return self._session.valid_until(principal)
         for verifier in self._bearer:
             if verifier.mode == principal.mode:
                 return verifier.valid_until(principal)
@@ -83,6 +91,8 @@ class AuthenticatorChain:
 
     def authenticate(self, credentials: Credentials) -> Authenticated | Awaitable[Authenticated]:
         """Returns the caller. Raises Unauthenticated, AuthUnavailable (at once or from the awaitable)."""
+        if credentials.link is not None:
+            return self._by_link(credentials.link, credentials)
         if not self._bearer:
             return self._without_bearer(credentials, consumed=False)
         token = credentials.sandbox_token
@@ -101,7 +111,7 @@ class AuthenticatorChain:
             verdict = self._bearer[0].verify(token)
             if type(verdict) is Principal:
                 return Authenticated(verdict, consumed)
-            return self._go_on(token, verdict, consumed, credentials)
+            return self._go_on(self._bearer, token, verdict, consumed, credentials)
         return self._several(credentials, token, consumed)
 
     def _several(
@@ -124,8 +134,10 @@ class AuthenticatorChain:
         self, credentials: Credentials, token: bytes | None
     ) -> Authenticated | Awaitable[Authenticated]:
         """Decides about a Basic password. Where something else tells who calls, one that is no token of ours is the app's own."""
-        has_other = self._anonymous or (
-            self._certificate is not None and credentials.certificate is not None
+        has_other = (
+            self._anonymous
+            or (self._certificate is not None and credentials.certificate is not None)
+            or (self._session is not None and credentials.session is not None)
         )
         if has_other and (token is None or not self._is_ours(token)):
             return self._without_bearer(credentials, consumed=False)
@@ -153,7 +165,9 @@ class AuthenticatorChain:
             of_certificate = self._accept(verdict, credentials)
         callers = []
         for token in tokens:
-            answer = self._go_on(token, self._bearer[0].verify(token), consumed, credentials)
+            answer = self._go_on(
+                self._bearer, token, self._bearer[0].verify(token), consumed, credentials
+            )
             callers.append(answer if isinstance(answer, Authenticated) else await answer)
         decides = callers[0].principal
         if of_certificate is not None and decides.mode in self._certificate_before:
@@ -161,7 +175,25 @@ class AuthenticatorChain:
         is_sole = len(tokens) == 1 and of_certificate is None
         return Authenticated(decides, consumed, is_sole)
 
+    def _by_link(
+        self, link: bytes, credentials: Credentials
+    ) -> Authenticated | Awaitable[Authenticated]:
+        """Decides about a request that begins a session: nothing but its link counts."""
+        if not link or not self._links:
+            raise self._refused(_NO_LINK, credentials)
+        if len(link) > MAX_TOKEN_BYTES:
+            raise self._refused(_TOO_LARGE, credentials)
+        return self._go_on(self._links, link, self._links[0].verify(link), False, credentials)
+
+    def _by_session(self, cookie: bytes, credentials: Credentials) -> Authenticated:
+        assert self._session is not None
+        verdict = self._session.verify(cookie) if len(cookie) <= MAX_TOKEN_BYTES else _TOO_LARGE
+        assert isinstance(verdict, Principal | Refusal), "sessions are verified at once"
+        return Authenticated(self._accept(verdict, credentials), consumed_authorization=False)
+
     def _without_bearer(self, credentials: Credentials, *, consumed: bool) -> Authenticated:
+        if self._session is not None and credentials.session is not None:
+            return self._by_session(credentials.session, credentials)
         if self._certificate is not None and credentials.certificate is not None:
             verdict = self._certificate.verify(credentials.certificate)
             return Authenticated(self._accept(verdict, credentials), consumed)
@@ -171,6 +203,7 @@ class AuthenticatorChain:
 
     def _go_on(
         self,
+        verifiers: tuple[BearerVerifier, ...],
         token: bytes,
         verdict: Verdict | Awaitable[Verdict],
         consumed: bool,
@@ -178,21 +211,24 @@ class AuthenticatorChain:
     ) -> Authenticated | Awaitable[Authenticated]:
         """Goes on from the first verifier's answer: asks the next ones while the token is not of their kind."""
         first: Refusal | None = None
-        for position in range(1, len(self._bearer) + 1):
+        for position in range(1, len(verifiers) + 1):
             if isinstance(verdict, Principal):
                 return Authenticated(verdict, consumed)
             if not isinstance(verdict, Refusal):
-                return self._go_on_later(token, verdict, position, first, consumed, credentials)
+                return self._go_on_later(
+                    verifiers, token, verdict, position, first, consumed, credentials
+                )
             if verdict.is_final:
                 raise self._refused(verdict, credentials)
             first = _better(first, verdict)
-            if position < len(self._bearer):
-                verdict = self._bearer[position].verify(token)
+            if position < len(verifiers):
+                verdict = verifiers[position].verify(token)
         assert first is not None
         raise self._refused(first, credentials)
 
     async def _go_on_later(
         self,
+        verifiers: tuple[BearerVerifier, ...],
         token: bytes,
         pending: Awaitable[Verdict],
         position: int,
@@ -204,9 +240,9 @@ class AuthenticatorChain:
         verdict = await pending
         while isinstance(verdict, Refusal):
             first = _better(first, verdict)
-            if verdict.is_final or position == len(self._bearer):
+            if verdict.is_final or position == len(verifiers):
                 raise self._refused(verdict if verdict.is_final else first, credentials)
-            following = self._bearer[position].verify(token)
+            following = verifiers[position].verify(token)
             position += 1
             verdict = following if isinstance(following, (Principal, Refusal)) else await following
         return Authenticated(verdict, consumed)

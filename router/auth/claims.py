@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from router.auth.grants import GrantError, parse_grants
 from router.auth.principal import Grant, Principal
@@ -34,6 +34,31 @@ def principal_of(
     claims: dict[str, Any], rules: ClaimRules, now: float, *, key_id: str = ""
 ) -> Principal:
     """Returns the caller that `claims`, verified by the key `key_id`, describe at the time `now`. Raises BadClaimsError."""
+    facts = checked(claims, rules, now)
+    return Principal(
+        subject=facts.subject,
+        mode="jwt",
+        groups=_groups(claims),
+        issuer=facts.issuer,
+        grants=_grants(claims),
+        token_id=text_claim(claims, "jti"),
+        key_id=key_id,
+        issued_at=facts.issued_at,
+        expires_at=facts.expires_at,
+    )
+
+
+class Facts(NamedTuple):
+    """What every kind of token says: who it is about, who says so, and from when to when (Unix seconds)."""
+
+    subject: str
+    issuer: str
+    issued_at: float | None
+    expires_at: float
+
+
+def checked(claims: dict[str, Any], rules: ClaimRules, now: float) -> Facts:
+    """Returns the facts of a token that is good at the time `now` by the rules. Raises BadClaimsError."""
     expires_at = _time(claims, "exp")
     if expires_at is None:
         raise BadClaimsError(Reason.BAD_CLAIMS, "The token has no expiry (exp).")
@@ -43,21 +68,11 @@ def principal_of(
     for moment in (_time(claims, "nbf"), issued_at):
         if moment is not None and moment > now + rules.leeway_s:
             raise BadClaimsError(Reason.NOT_YET_VALID, "The token is not valid yet.")
-    issuer = _text(claims, "iss")
+    issuer = text_claim(claims, "iss")
     if rules.issuer is not None and issuer != rules.issuer:
         raise BadClaimsError(Reason.WRONG_ISSUER, "The token's issuer is not accepted.")
     _check_audience(claims.get("aud"), rules.audiences)
-    return Principal(
-        subject=_text(claims, "sub"),
-        mode="jwt",
-        groups=_groups(claims),
-        issuer=issuer,
-        grants=_grants(claims),
-        token_id=_text(claims, "jti"),
-        key_id=key_id,
-        issued_at=issued_at,
-        expires_at=expires_at,
-    )
+    return Facts(text_claim(claims, "sub"), issuer, issued_at, expires_at)
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:
@@ -71,7 +86,8 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
     raise BadClaimsError(Reason.BAD_CLAIMS, f"The token's {name} is not a time in seconds.")
 
 
-def _text(claims: dict[str, Any], name: str) -> str:
+def text_claim(claims: dict[str, Any], name: str) -> str:
+    """Returns a text, "" where there is none. Raises BadClaimsError."""
     value = claims.get(name, "")
     if isinstance(value, str):
         return value

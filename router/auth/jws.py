@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import orjson
 
 _COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
-_TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
+BEARER_TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
+LINK_TYPES = frozenset({"link+jwt", "application/link+jwt"})
+SESSION_TYPES = frozenset({"session+jwt", "application/session+jwt"})
+"""What `typ` says of the three kinds of tokens, in lower case. None is good for what another is for (RFC 8725 §3.11)."""
 
 
 class NotJwsError(ValueError):
@@ -37,19 +40,28 @@ def parse_jws(token: bytes) -> Jws:
     return Jws(_object(header), _object(payload), signed, _decode(signature))
 
 
-def header_fault(header: dict[str, Any]) -> str:
-    """Returns what forbids a token with this header; "" for nothing. Keys that a header brings along (`jwk`, `jku`, `x5u`, `x5c`) are never used."""
+def header_fault(header: dict[str, Any], types: frozenset[str] = BEARER_TYPES) -> str:
+    """Returns what forbids a token of these types to have this header; "" for nothing.
+
+    Keys that a header brings along (`jwk`, `jku`, `x5u`, `x5c`) are never used.
+    """
     if "crit" in header:
         return "The token needs an extension that is not supported."
     if not isinstance(header.get("alg"), str):
         return "The token names no algorithm."
     if not isinstance(header.get("kid", ""), str):
         return "The token's key id is not a text."
+    return "" if _type_of(header) in types else "The token is of another type."
+
+
+def is_for_browsers(header: dict[str, Any]) -> bool:
+    """Returns True for a link's or a session's token: this router's business alone, whatever else is wrong with it."""
+    return _type_of(header) in LINK_TYPES | SESSION_TYPES
+
+
+def _type_of(header: dict[str, Any]) -> str:
     kind = header.get("typ", "JWT")
-    # Another kind of token that the same keys sign must not pass for one of these (RFC 8725 §3.11).
-    if not isinstance(kind, str) or kind.lower() not in _TYPES:
-        return "The token is of another type."
-    return ""
+    return kind.lower() if isinstance(kind, str) else "?"
 
 
 def _object(part: bytes) -> dict[str, Any]:

@@ -1,17 +1,25 @@
-"""Mode `jwt`: gateway tokens, verified once and remembered by digest until they expire."""
+"""Signed tokens, verified once and remembered by digest until they expire: those of mode `jwt`, links and sessions."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from cachetools import LRUCache
 
 from router.auth.algorithms import SUPPORTED
 from router.auth.claims import BadClaimsError, ClaimRules, principal_of
-from router.auth.jws import Jws, NotJwsError, header_fault, parse_jws
+from router.auth.jws import (
+    BEARER_TYPES,
+    Jws,
+    NotJwsError,
+    header_fault,
+    is_for_browsers,
+    parse_jws,
+)
 from router.auth.keys import KeyRing, VerificationKey
 from router.auth.principal import Principal
 from router.auth.verifier import Reason, Refusal, Verdict
@@ -37,19 +45,35 @@ class _Verified(NamedTuple):
     deadline: float
 
 
-_EXPIRED = Refusal("jwt", Reason.EXPIRED, "The token has expired.")
-_REVOKED = Refusal("jwt", Reason.REVOKED, "The token has been revoked.")
-_UNAVAILABLE = Refusal("jwt", Reason.UNAVAILABLE, "", log="no keys have been loaded yet")
+class Reader(Protocol):
+    """Reads the claims of a token whose signature is right."""
+
+    def __call__(
+        self, claims: dict[str, Any], rules: ClaimRules, now: float, *, key_id: str
+    ) -> Principal:
+        """Returns the caller that the claims describe. Raises BadClaimsError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKind:
+    """One kind of signed token: the name in logs and metrics, what `typ` may say, and who reads its claims."""
+
+    mode: str
+    types: frozenset[str]
+    read: Reader
+
+
+BEARER_TOKENS = TokenKind("jwt", BEARER_TYPES, principal_of)
 
 
 class JwtVerifier:
-    """Verifies signed tokens with the keys of `keys`.
+    """Verifies signed tokens of one kind with the keys of `keys`.
 
     `is_refused` says whether the policy has revoked a caller's token. The owner calls `forget()` whenever an answer may
     have changed: keys (done here), policy.
     """
 
-    mode = "jwt"
     is_local = True
 
     def __init__(
@@ -59,8 +83,11 @@ class JwtVerifier:
         rules: ClaimRules,
         is_refused: Callable[[Principal], bool],
         remote: RemoteKeys | None,
+        kind: TokenKind = BEARER_TOKENS,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.mode = kind.mode
+        self._kind = kind
         self._keys = keys
         self._rules = rules
         self._is_refused = is_refused
@@ -73,7 +100,7 @@ class JwtVerifier:
         keys.on_change(self.forget)
 
     def __repr__(self) -> str:
-        return f"<JwtVerifier {self._keys!r} remembered={len(self._verified)}>"
+        return f"<JwtVerifier {self.mode} {self._keys!r} remembered={len(self._verified)}>"
 
     def forget(self) -> None:
         """Forgets every verified token, so that each is verified again under the present keys and policy."""
@@ -100,11 +127,11 @@ class JwtVerifier:
             if self._clock() < known.deadline:
                 return known.principal
             del self._verified[digest]
-            return _EXPIRED
+            return self._refusal(Reason.EXPIRED, "The token has expired.")
         try:
             jws = parse_jws(token)
         except NotJwsError as error:
-            return Refusal("jwt", Reason.MALFORMED, str(error), is_final=False)
+            return self._refusal(Reason.MALFORMED, str(error), is_final=False)
         refusal = self._before_keys(jws)
         if refusal is not None:
             return refusal
@@ -114,9 +141,10 @@ class JwtVerifier:
 
     def _before_keys(self, jws: Jws) -> Refusal | None:
         """Returns why the token is refused before any key is looked for, if it is."""
-        fault = header_fault(jws.header)
+        fault = header_fault(jws.header, self._kind.types)
         if fault:
-            return Refusal("jwt", Reason.MALFORMED, fault, is_final=self._is_ours(jws))
+            is_final = self._is_ours(jws) or is_for_browsers(jws.header)
+            return self._refusal(Reason.MALFORMED, fault, is_final)
         algorithm = jws.header["alg"]
         if algorithm not in SUPPORTED:
             # Not final for the others: a Kubernetes token may use an algorithm that gateway tokens may not.
@@ -151,7 +179,9 @@ class JwtVerifier:
             return verdict
         if await self._remote.look_again():
             return self._verify_signed(jws, digest)
-        return verdict if self._remote.is_loaded else _UNAVAILABLE
+        if self._remote.is_loaded:
+            return verdict
+        return Refusal(self.mode, Reason.UNAVAILABLE, "", log="no keys have been loaded yet")
 
     def _verify_signed(self, jws: Jws, digest: bytes) -> Verdict:
         """Verifies the signature, then every claim; remembers a success."""
@@ -160,11 +190,11 @@ class JwtVerifier:
         if isinstance(key, Refusal):
             return key
         try:
-            principal = principal_of(jws.claims, self._rules, self._clock(), key_id=key.kid)
+            principal = self._kind.read(jws.claims, self._rules, self._clock(), key_id=key.kid)
         except BadClaimsError as error:
-            return Refusal("jwt", error.reason, str(error))
+            return self._refusal(error.reason, str(error))
         if self._is_refused(principal):
-            return _REVOKED
+            return self._refusal(Reason.REVOKED, "The token has been revoked.")
         assert principal.expires_at is not None
         self._verified[digest] = _Verified(principal, self._deadline(principal.expires_at))
         return principal
@@ -176,7 +206,7 @@ class JwtVerifier:
         candidates = self._keys.candidates(kid)
         is_final = self._is_ours(jws) or self._keys.knows(kid)
         if not candidates:
-            return Refusal("jwt", Reason.UNKNOWN_KEY, "The token's key is not known.", is_final)
+            return self._refusal(Reason.UNKNOWN_KEY, "The token's key is not known.", is_final)
         fitting = [key for key in candidates if algorithm in key.algorithms]
         if not fitting:
             return Refusal(
@@ -185,4 +215,7 @@ class JwtVerifier:
         for key in fitting:
             if key.verifies(algorithm, jws.signed, jws.signature):
                 return key
-        return Refusal("jwt", Reason.BAD_SIGNATURE, "The token's signature is wrong.", is_final)
+        return self._refusal(Reason.BAD_SIGNATURE, "The token's signature is wrong.", is_final)
+
+    def _refusal(self, reason: Reason, detail: str, is_final: bool = True) -> Refusal:
+        return Refusal(self.mode, reason, detail, is_final)

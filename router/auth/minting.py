@@ -23,8 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from router.auth.algorithms import EC, EDDSA, HMAC, RSA, family_of, implementation
+from router.auth.claims import BadClaimsError, ClaimRules
 from router.auth.grants import parse_grants
 from router.auth.keys import parse_secrets
+from router.auth.links import link_principal
 
 _THUMBPRINT_MEMBERS = ("crv", "e", "kty", "n", "x", "y")
 _DEFAULT_ALGORITHMS = {HMAC: "HS256", RSA: "RS256", EC: "ES256", EDDSA: "EdDSA"}
@@ -135,14 +137,65 @@ def mint(
         "jti": uuid.uuid4().hex,
         "sandboxes": list(grants),
     }
-    if subject:
-        claims["sub"] = subject
-    if issuer:
-        claims["iss"] = issuer
-    if audiences:
-        claims["aud"] = audiences[0] if len(audiences) == 1 else list(audiences)
+    claims |= _about(subject, issuer, audiences)
     headers = {"kid": key.kid} if key.kid else None
     return jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
+
+
+def mint_link(
+    key: SigningKey,
+    *,
+    namespace: str,
+    name: str,
+    port: int,
+    ttl_s: float,
+    uid: str = "",
+    path: str = "/",
+    session_ttl_s: float | None = None,
+    wake: bool = False,
+    subject: str = "",
+    issuer: str = "",
+    audiences: Sequence[str] = (),
+    now: float | None = None,
+) -> str:
+    """Returns a link's token: whoever's browser brings it within `ttl_s` gets a session in this sandbox on this port.
+
+    Raises ValueError for what the router would refuse.
+    """
+    issued_at = int(time.time() if now is None else now)
+    grant = grant_claim(namespace=namespace, name=name, uid=uid, ports=(), methods=(), wake=wake)
+    claims: dict[str, Any] = {
+        "jti": uuid.uuid4().hex,
+        "iat": issued_at,
+        "exp": issued_at + max(1, int(ttl_s)),
+        **grant,
+        "port": port,
+    }
+    if path != "/":
+        claims["path"] = path
+    if session_ttl_s is not None:
+        claims["session_ttl"] = int(session_ttl_s)
+    claims |= _about(subject, issuer, audiences)
+    try:
+        link_principal(
+            claims, ClaimRules(issuer or None, tuple(audiences), 0.0), issued_at, key_id=""
+        )
+    except BadClaimsError as error:
+        raise ValueError(str(error)) from None
+    headers = {"typ": "link+jwt", **({"kid": key.kid} if key.kid else {})}
+    return jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
+
+
+def _about(subject: str, issuer: str, audiences: Sequence[str]) -> dict[str, Any]:
+    """Returns the claims that say who a token is about, who says so, and for whom."""
+    told: dict[str, Any] = {}
+    if subject:
+        told["sub"] = subject
+    if issuer:
+        told["iss"] = issuer
+    if audiences:
+        told["aud"] = audiences[0] if len(audiences) == 1 else list(audiences)
+    return told
 
 
 def _thumbprint(members: Mapping[str, Any]) -> str:

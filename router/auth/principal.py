@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from router.routing.endpoint import Endpoint, SandboxRef
 
 ANY = "*"
+AMBIENT_MODES = frozenset({"session"})
+"""Modes whose credentials a browser adds by itself, also to what a page of somebody else asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Principal:
 
     subject: str
     mode: str
-    """How it was recognised: `none`, `static`, `jwt`, `token-review`, `mtls`, or `preflight` for a CORS preflight that passes without a credential."""
+    """How it was recognised: `none`, `static`, `jwt`, `token-review`, `mtls`; `session` and `link` for people's browsers; or `preflight` for a CORS preflight that passes without a credential."""
     kind: str = ""
     """Which of a certificate's names `subject` is: `uri`, `dns` or `cn`; "" without a certificate."""
     groups: tuple[str, ...] = ()
@@ -54,6 +56,8 @@ class Principal:
     """The grants that the credential itself carries."""
     token_id: str = ""
     """The token's own id (`jti`), for the log and for revoking it; "" where it has none."""
+    made_of: str = ""
+    """The `jti` of the link that the session was made of: it is revoked with it; "" for anything else."""
     key_id: str = ""
     """The name (`kid`) of the key that verified the token; "" for a key without one."""
     issued_at: float | None = None

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 from router.auth.policy import CurrentPolicy
 from router.auth.principal import Principal
 from router.routing.endpoint import Endpoint
 
-TOKEN_MODES = frozenset({"jwt", "token-review"})
+TOKEN_MODES = frozenset({"jwt", "token-review", "link", "session"})
 """The modes whose credentials are issued at a time and have an id; a shared token or a certificate is revoked at its source."""
+
+
+MAX_ENDED = 8192
+_LEEWAY_S = 60.0
+"""An ended session is remembered longer than any clock's difference would let it live."""
 
 
 def older_than_allowed(principal: Principal, not_before: float) -> bool:
@@ -18,6 +24,32 @@ def older_than_allowed(principal: Principal, not_before: float) -> bool:
     if principal.mode not in TOKEN_MODES:
         return False
     return principal.issued_at is None or principal.issued_at < not_before
+
+
+class EndedSessions:
+    """Sessions that ended before their time, remembered until then; `is_refused` of a Revocation that has it knows them.
+
+    Bounded: the longest ended go first, so a flood of sign-outs costs no memory.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<EndedSessions {len(self._until)}>"
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._until
+
+    def add(self, session: Principal) -> None:
+        """Remembers a session until it would have expired."""
+        if len(self._until) >= MAX_ENDED:
+            now = self._clock()
+            self._until = {sid: until for sid, until in self._until.items() if until > now}
+        while len(self._until) >= MAX_ENDED:
+            del self._until[next(iter(self._until))]
+        self._until[session.token_id] = (session.expires_at or 0.0) + _LEEWAY_S
 
 
 class Revocation:
@@ -33,6 +65,7 @@ class Revocation:
         auth_grace_s: float,
         current: Callable[[Endpoint], Endpoint] = lambda endpoint: endpoint,
     ) -> None:
+        self.ended_sessions = EndedSessions()
         self._policy = policy
         self._auth_grace_s = auth_grace_s
         self._current = current
@@ -54,11 +87,14 @@ class Revocation:
         return self.is_refused(principal)
 
     def is_refused(self, principal: Principal) -> bool:
-        """Returns True when the policy file revokes this caller's token, by its id or by its age."""
+        """Returns True when the policy file revokes this caller's token, by its id or by its age, or the session was ended."""
         policy = self._policy.policy
         if principal.mode not in TOKEN_MODES:
             return False
-        if principal.token_id and principal.token_id in policy.revoked:
+        if principal.mode == "session" and principal.token_id in self.ended_sessions:
+            return True
+        ids = (principal.token_id, principal.made_of)
+        if any(known in policy.revoked for known in ids if known):
             return True
         return any(
             (not rule.issuer or rule.issuer == principal.issuer)

@@ -17,6 +17,9 @@ class SourcedGrant(NamedTuple):
     source: str
 
 
+ONE_SANDBOX_MODES = frozenset({"link", "session"})
+"""Modes whose callers may reach the one sandbox that the credential names, whatever rules say of its subject."""
+
 NO_GRANTS: tuple[SourcedGrant, ...] = ()
 
 
@@ -55,6 +58,10 @@ class Rights:
 
 
 def _grants_of(principal: Principal, policy: Policy) -> Iterator[SourcedGrant]:
+    if principal.mode in ONE_SANDBOX_MODES:
+        # Whoever got hold of it elsewhere would have all that its subject may.
+        yield from (SourcedGrant(grant, f"the {principal.mode}") for grant in principal.grants)
+        return
     for number, grant in enumerate(principal.grants, 1):
         yield SourcedGrant(grant, f"token claim sandboxes, entry {number}")
     for rule in policy.rules_for(principal):

@@ -7,27 +7,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from router.auth.minting import SigningKey
-
-ALGORITHMS = ("HS256", "HS384", "HS512", "RS256", "PS256", "ES256", "EdDSA")
+from router.cli.link import link
+from router.cli.signing import ALGORITHMS, seconds, signing_key
 
 _file = click.Path(path_type=Path, dir_okay=False)
 _existing_file = click.Path(path_type=Path, dir_okay=False, exists=True)
-
-
-def seconds(text: str) -> float:
-    """Returns the seconds of a duration as settings take it: `90s`, `15m`, `8h`, or plain seconds."""
-    from router.settings.values import BadValueError, duration
-
-    try:
-        return float(duration().read(text))
-    except BadValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,7 +109,7 @@ def mint(
 
     if not ttl:
         raise click.UsageError("--ttl must be longer than nothing.")
-    key = _signing_key(secret_file, key_file, algorithm, kid)
+    key = signing_key(secret_file, key_file, algorithm, kid)
     try:
         grant = minting.grant_claim(
             namespace=namespace, name=name, uid=uid, ports=ports, methods=methods, wake=wake
@@ -133,6 +121,9 @@ def mint(
             key, grants=[grant], ttl_s=ttl, subject=subject, issuer=issuer, audiences=audiences
         )
     )
+
+
+token.add_command(link)
 
 
 @token.command("inspect")
@@ -177,7 +168,7 @@ def inspect_token(
         told["verdict"] = "not checked: give --secret-file or --keys-file"
         click.echo(json.dumps(told, indent=2))
         return
-    refusal = _check(compact, files, issuer, audiences, leeway)
+    refusal = _check(compact, jws.header, files, issuer, audiences, leeway)
     told["verdict"] = refusal or "accepted"
     click.echo(json.dumps(told, indent=2))
     context.exit(1 if refusal else 0)
@@ -185,6 +176,7 @@ def inspect_token(
 
 def _check(
     compact: bytes,
+    header: dict[str, Any],
     files: dict[str, Path | None],
     issuer: str | None,
     audiences: tuple[str, ...],
@@ -192,10 +184,15 @@ def _check(
 ) -> str:
     """Returns why a router with these keys would refuse the token; "" if it would not."""
     from router.auth.claims import ClaimRules
-    from router.auth.jwt import JwtVerifier
+    from router.auth.jws import LINK_TYPES, SESSION_TYPES
+    from router.auth.jwt import BEARER_TOKENS, JwtVerifier
     from router.auth.keys import KeyRing, parse_key_file
+    from router.auth.links import LINKS
+    from router.auth.sessions import SESSIONS
     from router.auth.verifier import Refusal
 
+    by_type = {**dict.fromkeys(LINK_TYPES, LINKS), **dict.fromkeys(SESSION_TYPES, SESSIONS)}
+    kind = by_type.get(str(header.get("typ")).lower(), BEARER_TOKENS)
     ring = KeyRing()
     for source, path in files.items():
         if path is not None:
@@ -209,28 +206,10 @@ def _check(
         rules=ClaimRules(issuer, audiences, leeway_s),
         is_refused=lambda principal: False,
         remote=None,
+        kind=kind,
     )
     verdict = verifier.verify(compact)
     return verdict.detail if isinstance(verdict, Refusal) else ""
-
-
-def _signing_key(
-    secret_file: Path | None, key_file: Path | None, algorithm: str | None, kid: str | None
-) -> SigningKey:
-    from router.auth.minting import SigningKey
-
-    if (secret_file is None) == (key_file is None):
-        raise click.UsageError("Give either --secret-file or --key-file.")
-    path = secret_file or key_file
-    assert path is not None
-    try:
-        if secret_file is not None:
-            if algorithm is not None:
-                raise click.UsageError("--algorithm is for --key-file; secrets sign by HS256.")
-            return SigningKey.from_secrets(path.read_bytes(), kid=kid)
-        return SigningKey.from_pem(path.read_bytes(), algorithm=algorithm, kid=kid)
-    except ValueError as error:
-        raise click.ClickException(f"{path}: {error}") from None
 
 
 def _times(claims: dict[str, Any]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from router.auth.authenticator import (
     Credentials,
 )
 from router.auth.authorizer import Authorizer, Permit
+from router.auth.principal import AMBIENT_MODES
 from router.errors import (
     BodyTooLarge,
     IndexStale,
@@ -33,11 +34,14 @@ from router.proxy.request import (
     Pending,
     Remembered,
     Request,
+    is_for_router,
 )
+from router.proxy.session_use import SessionUse
 from router.proxy.slots import Slots
 from router.proxy.wire.forwarding import subprotocol_token
 from router.proxy.wire.navigation import fetch_mode, is_preflight
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.router_paths import PREFIX
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target, TargetParser
@@ -45,6 +49,7 @@ from router.routing.target import Target, TargetParser
 _NOT_PROXIED: Final = frozenset({b"CONNECT", b"TRACE"})
 HEALTH_PATH: Final = b"/healthz"
 _READY: Final = State.READY
+_MAX_REMEMBERED_COOKIE: Final = 4096
 
 
 class Admission:
@@ -69,6 +74,8 @@ class Admission:
         self._authorizer = authorizer
         self._identity_in_header = identity_in_header
         self._options = options
+        self._session_use = SessionUse(options.sessions)
+        self._has_sessions = options.sessions is not None
         self._absence = Absence(source=source, authorizer=authorizer, options=options)
         self.is_on_its_way = self._absence.is_on_its_way
         self.waking_until = self._absence.waking_until
@@ -110,15 +117,18 @@ class Admission:
             if request.authenticated is None and self._passes_without_credential(request):
                 self.authenticated(request, Authenticated(PREFLIGHT, consumed_authorization=True))
             if request.authenticated is None:
-                answer = self._same_caller(request) or self._authenticator.authenticate(
-                    self._credentials(request)
+                answer = self._same_caller(request) or self._session_use.authenticate(
+                    request, target, self._credentials(request), self._authenticator
                 )
                 if not isinstance(answer, Authenticated):
                     return AwaitCredential(answer)
                 self.authenticated(request, answer)
             self._check_bounds(request)
             endpoint = self._find(target.ref, target.pod_ip)
-            if endpoint is None or endpoint.state is not _READY:
+            if endpoint is None or (
+                endpoint.state is not _READY
+                and not (request.needs_no_pod and (endpoint.sandbox_uid or endpoint.uid))
+            ):
                 return self._absence.step(request, target, endpoint)
             decided = self._authorize(request, target, endpoint)
             if not isinstance(decided, Permit):
@@ -140,13 +150,15 @@ class Admission:
     # --- what was waited for ----------------------------------------------------------------
 
     def authenticated(self, request: Request, authenticated: Authenticated) -> None:
-        """Takes the answer to who calls."""
+        """Takes the answer to who calls. Raises CrossOrigin."""
         head = request.head
         if head.sandbox_token and head.sandbox_token in (head.authorization or b""):
             # The app's own Authorization may pass beside X-Sandbox-Token, but not our token in its place.
             authenticated = authenticated._replace(consumed_authorization=True)
         request.authenticated = authenticated
         self._note_caller(request, authenticated)
+        if authenticated.principal.mode in AMBIENT_MODES:
+            self._session_use.refuse_foreign_pages(request, authenticated.principal)
 
     def authorized(
         self, request: Request, asked: AwaitAuthorization, permit: Permit | None
@@ -179,7 +191,9 @@ class Admission:
             or known.authenticator_generation != self._authenticator.generation
             or known.authorizer_generation != self._authorizer.generation
             or known.names_generation != self._names_generation.number
+            or (known.counts_cookie and head.cookie != known.cookie)
             or (self._path_root and head.target.startswith(self._path_root))
+            or (self._has_sessions and head.target.startswith(PREFIX))
         ):
             return None
         permit, target = known.permit, known.target
@@ -205,6 +219,8 @@ class Admission:
         outcome.authz = "allowed"
         outcome.namespace = endpoint.ref.namespace
         outcome.pod_uid = endpoint.uid
+        if known.is_ambient:
+            self._session_use.refuse_foreign_pages(request, principal)
         return permit
 
     def _same_caller(self, request: Request) -> Authenticated | None:
@@ -215,6 +231,7 @@ class Admission:
             or known.valid_until <= request.outcome.started_at
             or known.authenticator_generation != self._authenticator.generation
             or not known.has_credential_of(request.head)
+            or (self._has_sessions and is_for_router(request))
         ):
             return None
         return known.authenticated
@@ -227,8 +244,14 @@ class Admission:
             or generations[1] < 0
             or request.is_preflight
             or request.head.subprotocols is not None
+            or request.needs_no_pod
             or target.path_root
         ):
+            return
+        head = request.head
+        is_bearer = authenticated.consumed_authorization or head.sandbox_token is not None
+        counts_cookie = self._has_sessions and not is_bearer
+        if counts_cookie and head.cookie and len(head.cookie) > _MAX_REMEMBERED_COOKIE:
             return
         known = request.caller.remembered
         if (
@@ -241,7 +264,14 @@ class Admission:
             valid_until = self._authenticator.valid_until(authenticated)
         if valid_until > request.outcome.started_at:
             request.caller.remembered = Remembered(
-                request.head, target, authenticated, permit, generations, valid_until
+                head,
+                target,
+                authenticated,
+                permit,
+                generations,
+                valid_until,
+                counts_cookie=counts_cookie,
+                is_ambient=authenticated.principal.mode in AMBIENT_MODES,
             )
 
     # --- the steps --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.admission import Admission
-from router.proxy.own_paths import Answering, OwnPaths, is_for_router
+from router.proxy.own_paths import Answering, OwnPaths
 from router.proxy.pool import Pool
 from router.proxy.ports import (
     NEVER,
@@ -36,8 +36,10 @@ from router.proxy.request import (
     AwaitWakeRight,
     Pending,
     Request,
+    is_for_router,
 )
 from router.proxy.sandbox_connection import SandboxConnection
+from router.proxy.session_paths import AnsweredHere
 from router.proxy.wire.trace_context import CONNECT, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.names import Unresolved
@@ -76,7 +78,7 @@ class Connector:
 
     async def open(
         self, request: Request, decided: Permit | Pending | None
-    ) -> tuple[SandboxConnection | Answering, bool]:
+    ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
         """Returns a connection to the pod that the request was permitted, and whether it had been used before.
 
         A request for the router itself gets what answers it instead.
@@ -103,7 +105,7 @@ class _Opening:
 
     async def run(
         self, decided: Permit | Pending | None
-    ) -> tuple[SandboxConnection | Answering, bool]:
+    ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
         request, own_paths = self._request, self._connector.own_paths
         step = self._connector.admission.step
         answering = own_paths.answering if own_paths and is_for_router(request) else None

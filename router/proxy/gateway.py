@@ -24,13 +24,13 @@ from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
 from router.proxy.exchange import Exchange
-from router.proxy.own_paths import PREFIX, is_for_router
 from router.proxy.pool import Pool
 from router.proxy.ports import ProxyOptions, Telemetry, Tracer
-from router.proxy.request import Caller, Pending, outcome_of_refused
+from router.proxy.request import Caller, Pending, is_for_router, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.router_paths import PREFIX
 from router.proxy.wire.trace_context import FIRST_BYTE
 from router.tasks import TaskSet
 

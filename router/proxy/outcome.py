@@ -135,6 +135,7 @@ class Outcome:
 
 _AUTHZ_DECISIONS: Final = {
     "forbidden": "denied",
+    "cross_origin": "denied",
     "unauthenticated": "unauthenticated",
     "auth_unavailable": "unavailable",
 }

@@ -1,6 +1,8 @@
 """OwnPaths: what the router itself answers under /.sandbox-router/, for a caller who may call the sandbox that was named.
 
     POST /.sandbox-router/awake     counts as activity of the sandbox for as long as the body says
+    GET  /.sandbox-router/session   begins a session of a person's browser (session_paths.py)
+    POST /.sandbox-router/logout    ends it
 
 The whole prefix is the router's, in each way of naming a sandbox: no sandbox sees it, whatever comes to be answered here.
 """
@@ -19,23 +21,17 @@ from router.errors import BadRequest, Draining, MethodNotAllowed, NoSuchRouterPa
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.request import Request
+from router.proxy.session_paths import AnsweredHere, SessionPaths
 from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader, untaken
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
+from router.proxy.wire.router_paths import AWAKE, own_path
 from router.routing.endpoint import Endpoint
 from router.tasks import TaskSet
 
-PREFIX: Final = b"/.sandbox-router/"
-_AWAKE: Final = b"awake"
 _MAX_BODY: Final = 4096
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FORM: Final = 'The body is JSON like {"seconds": 3600}.'
-
-
-def is_for_router(request: Request) -> bool:
-    """Returns True when the path, behind the sandbox's root where a path named it, is one of the router's own."""
-    root = b"" if request.target is None else request.target.path_root
-    return request.head.target.startswith(PREFIX, len(root))
 
 
 class Awake(Protocol):
@@ -52,21 +48,36 @@ class Awake(Protocol):
 class OwnPaths:
     """Answers the permitted requests that are for the router."""
 
-    def __init__(self, *, awake: Awake, awake_limit_s: float, tasks: TaskSet) -> None:
-        """`tasks` owns what an answer has to wait for."""
+    def __init__(
+        self,
+        *,
+        awake: Awake,
+        awake_limit_s: float,
+        tasks: TaskSet,
+        sessions: SessionPaths | None = None,
+    ) -> None:
+        """`tasks` owns what an answer has to wait for. Without `sessions` there are none."""
         self.tasks = tasks
+        self._sessions = sessions
         self._awake = awake
         self._awake_limit_s = awake_limit_s
 
     def __repr__(self) -> str:
         return f"<OwnPaths awake_limit_s={self._awake_limit_s:g}>"
 
-    def answering(self, request: Request) -> Answering:
-        """Returns what answers a permitted request in the sandbox's stead. Raises NoSuchRouterPath, MethodNotAllowed, BadRequest."""
+    def answering(self, request: Request) -> Answering | AnsweredHere:
+        """Returns what answers a permitted request in the sandbox's stead.
+
+        Raises NoSuchRouterPath, MethodNotAllowed, BadRequest, CrossOrigin.
+        """
         assert request.target is not None
         head = request.head
-        path = head.target[len(request.target.path_root) + len(PREFIX) :].partition(b"?")[0]
-        if path != _AWAKE:
+        path = own_path(head.target, request.target.path_root)
+        if self._sessions is not None:
+            answered = self._sessions.answering(path, request)
+            if answered is not None:
+                return answered
+        if path != AWAKE:
             raise NoSuchRouterPath
         if head.method != b"POST":
             raise MethodNotAllowed(allow="POST")

@@ -12,6 +12,7 @@ from router.proxy.delivery import Delivery
 from router.proxy.outcome import Outcome
 from router.proxy.wire.peer import Network, Peer
 from router.proxy.wire.request_head import RequestHead
+from router.proxy.wire.session_cookie import SessionRules
 from router.proxy.wire.stripping import Stripped
 from router.proxy.wire.websocket import CloseCode
 from router.routing.endpoint import Endpoint, SandboxRef
@@ -392,5 +393,7 @@ class ProxyOptions:
     """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
     passes_preflights: bool = False
     """Whether a CORS preflight, which carries no credential, goes to its sandbox unauthenticated."""
+    sessions: SessionRules | None = None
+    """How people's browsers may use sessions; None where there are none."""
     stripped: Stripped | None = None
     """What a front adds for itself, and must not reach sandboxes."""

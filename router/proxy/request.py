@@ -15,6 +15,7 @@ from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import SCOPED, ResponseHead
 from router.proxy.wire.rewriting import BY_HEADER, CACHING, HEADER, ResponseScope
+from router.proxy.wire.router_paths import PREFIX
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
@@ -35,7 +36,10 @@ class Remembered:
         "authorization",
         "authorizer_generation",
         "client_cert",
+        "cookie",
+        "counts_cookie",
         "host",
+        "is_ambient",
         "method",
         "names_generation",
         "permit",
@@ -52,6 +56,9 @@ class Remembered:
         permit: Permit,
         generations: tuple[int, int, int],
         valid_until: float,
+        *,
+        counts_cookie: bool,
+        is_ambient: bool,
     ) -> None:
         # Not the head itself: an idle connection would keep all its lines in memory.
         self.asked = head.asked
@@ -60,6 +67,11 @@ class Remembered:
         self.method = head.method
         self.sandbox_token = head.sandbox_token
         self.client_cert = head.client_cert
+        self.counts_cookie = counts_cookie
+        """Whether another Cookie header could make it another caller."""
+        self.cookie = head.cookie if counts_cookie else None
+        self.is_ambient = is_ambient
+        """The browser adds the credential by itself, so each request is asked which page it is of."""
         self.target = target
         self.authenticated = authenticated
         self.permit = permit
@@ -76,6 +88,7 @@ class Remembered:
             and head.sandbox_token == self.sandbox_token
             and head.subprotocols is None
             and head.client_cert == self.client_cert
+            and (not self.counts_cookie or head.cookie == self.cookie)
         )
 
 
@@ -118,6 +131,7 @@ class Request:
         "generations",
         "head",
         "is_preflight",
+        "needs_no_pod",
         "outcome",
         "permit",
         "slots",
@@ -155,6 +169,8 @@ class Request:
         """The Sandbox, by UID, that the caller was found to be allowed to wake."""
         self.is_preflight = False
         """A CORS preflight that goes on without a credential: then without cookies too."""
+        self.needs_no_pod = False
+        """It is answered here whatever the sandbox does now: it begins or ends a session."""
         self.slots: list[Slot] | None = None
         """Places of limits that this request holds; None before they were asked for."""
 
@@ -189,6 +205,12 @@ class Request:
         return ResponseScope.of(
             target, self.head, self.caller.peer, sandbox_host, keeps_path=keeps_path
         )
+
+
+def is_for_router(request: Request) -> bool:
+    """Returns True when the path, behind the sandbox's root where a path named it, is one of the router's own."""
+    root = b"" if request.target is None else request.target.path_root
+    return request.head.target.startswith(PREFIX, len(root))
 
 
 class AwaitCredential:

@@ -99,6 +99,17 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True)
+class Browsers:
+    """What people's browsers may do. `session_origins` are lower case, without a default port."""
+
+    session_key_file: Path | None
+    session_ttl_s: float
+    session_origins: tuple[str, ...]
+    session_iframe: bool
+    session_path_mode: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Waking:
     """Whether and how requests wake suspended sandboxes. `wake` is `off`, `annotated` or `all`; rates are a second."""
 
@@ -165,6 +176,7 @@ class Settings:
     discovery: Discovery
     routing: Routing
     auth: Auth
+    browsers: Browsers
     waking: Waking
     time: Time
     limits: Limits

@@ -32,6 +32,7 @@ GROUP_TYPES: dict[str, type] = {
     "discovery": groups.Discovery,
     "routing": groups.Routing,
     "auth": groups.Auth,
+    "browsers": groups.Browsers,
     "waking": groups.Waking,
     "time": groups.Time,
     "limits": groups.Limits,

@@ -13,6 +13,9 @@ from router.settings.values import OFF_WORDS, BadValueError, Kind, printable, wi
 
 BIND = re.compile(r"(?:\[(?P<six>[^\[\]]*)\]|(?P<four>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+ORIGIN = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
+)
 PATH_SEGMENT = re.compile(r"[A-Za-z0-9._~-]+")
 
 
@@ -162,6 +165,23 @@ def key_url() -> Kind:
         return value
 
     return Kind("URL", "URL", parse, lambda value: "off" if value is None else value)
+
+
+def origins() -> Kind:
+    """Several origins as browsers write them: in lower case, without a path, and without a port that is the default."""
+    right = "write https://host or https://host:port (http only for localhost)"
+
+    def parse(value: str) -> str:
+        match = ORIGIN.fullmatch(value.lower().removesuffix("/"))
+        if match is None or (match["port"] and not 1 <= int(match["port"]) <= 65535):
+            raise BadValueError(f"has an item that is no origin: {value!r}", right)
+        scheme, host, port = match["scheme"], match["host"], match["port"]
+        if scheme == "http" and not (_is_loopback(host.strip("[]")) or host.endswith(".localhost")):
+            raise BadValueError(f"has an origin without TLS: {value!r}", right)
+        default = "443" if scheme == "https" else "80"
+        return f"{scheme}://{host}" + (f":{port}" if port and port != default else "")
+
+    return Kind("list of origins", "ORIGIN,...", parse, list, is_list=True)
 
 
 def _is_loopback(host: str) -> bool:

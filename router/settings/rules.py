@@ -84,6 +84,38 @@ def _mtls_callers_can_arrive(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+# --- people in browsers ---------------------------------------------------------------------
+
+
+def _sessions_can_begin(candidate: Candidate) -> Iterator[Problem]:
+    key_file = candidate["session-key-file"]
+    if key_file is None:
+        for key in ("session-origins", "session-iframe", "session-path-mode"):
+            if candidate[key]:
+                yield candidate.problem(
+                    key, "there are no sessions", "set session-key-file, or remove it"
+                )
+        return
+    if "none" in (candidate["auth"] or ()):
+        yield candidate.problem(
+            "session-key-file", "auth is none, so nobody needs a session", "remove one of them"
+        )
+    if key_file == candidate["jwt-secret-file"]:
+        yield candidate.problem(
+            "session-key-file",
+            "is jwt-secret-file too: whoever mints tokens could make sessions",
+            "give the sessions secrets of their own",
+        )
+    if not candidate["base-domain"] and not (
+        candidate["path-prefix"] and candidate["session-path-mode"]
+    ):
+        yield candidate.problem(
+            "session-key-file",
+            "no sandbox is named in a way that allows a session",
+            "set base-domain, or path-prefix with session-path-mode",
+        )
+
+
 # --- listeners and TLS ----------------------------------------------------------------------
 
 
@@ -253,6 +285,7 @@ RULES: tuple[Rule, ...] = (
     _static_has_a_token,
     _jwt_has_keys,
     _mtls_callers_can_arrive,
+    _sessions_can_begin,
     _somewhere_to_connect,
     _listeners_keep_apart,
     _tls_is_complete,

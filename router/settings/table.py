@@ -133,6 +133,15 @@ AUTH = (
     _row("auth-grace", values.duration(off_s=math.inf), "60s", "How long an open stream or tunnel outlives its credential; 0 = not at all; `off` = it isn't ended."),
 )
 
+_row = partial(Setting, "browsers")
+BROWSERS = (
+    _row("session-key-file", places.file_path(), "off", "Switches sessions on: secrets of 32 bytes or more, one a line, by which session cookies are signed; the first signs, all verify. The same for every replica. Reloaded when it changes."),
+    _row("session-ttl", values.duration(zero=False, longest_s=30 * 24 * 3600), "8h", "How long a session lasts; a link may ask for less."),
+    _row("session-origins", places.origins(), "", "Other origins whose pages may use a session as the sandbox's own pages do, such as that of a platform that shows sandboxes.", shown_default="none"),
+    _row("session-iframe", values.boolean(), "false", "Whether a session works in a frame in another site's page (cookie with `SameSite=None; Partitioned`)."),
+    _row("session-path-mode", values.boolean(), "false", "Whether sandboxes that are named by path have sessions too. They share one origin, so each one's pages can use the others' sessions."),
+)
+
 _row = partial(Setting, "waking")
 WAKING = (
     _row("wake", values.choice("off", "annotated", "all"), "off", "Which suspended Sandboxes a request wakes: none, those with the annotation `router.agents.x-k8s.io/wake: on-request`, or all. Only with `discovery: kubernetes`."),
@@ -189,6 +198,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "discovery": DISCOVERY,
     "routing": ROUTING,
     "auth": AUTH,
+    "browsers": BROWSERS,
     "waking": WAKING,
     "time": TIME,
     "limits": LIMITS,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from router.error_table import reference_table
-from router.errors import RouterError, every_error
+from router.error_table import every_error, reference_table
+from router.errors import RouterError
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 ALL = sorted(every_error(), key=lambda kind: kind.__name__)

@@ -8,7 +8,8 @@ from http import HTTPStatus
 import pytest
 
 from router import errors
-from router.errors import RouterError, every_error
+from router.error_table import every_error
+from router.errors import RouterError
 
 ALL = sorted(every_error(), key=lambda kind: kind.__name__)
 
@@ -47,6 +48,7 @@ CONTRACT = {
     "auth_unavailable": 503,
     "overloaded": 503,
     "draining": 503,
+    "cross_origin": 403,
     "sandbox_timeout": 504,
     "version_not_supported": 505,
 }

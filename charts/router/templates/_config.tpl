@@ -91,6 +91,17 @@
 {{- if and (has "jwt" $modes) (not $files.jwtSecret.secret) (not $files.jwks.secret) (not $files.jwks.configMap) (not (get $config "jwks-url")) -}}
 {{- fail "config.auth has jwt: set files.jwtSecret.secret, files.jwks.secret, files.jwks.configMap or config.jwks-url, so that tokens can be verified." -}}
 {{- end -}}
+{{- if and $files.sessionKey.secret (has "none" $modes) -}}
+{{- fail "files.sessionKey is set, but config.auth is none: nobody needs a session. Remove one of them." -}}
+{{- end -}}
+{{- if and $files.sessionKey.secret (not (get $config "base-domain")) (not (and (get $config "path-prefix") (get $config "session-path-mode"))) -}}
+{{- fail "files.sessionKey is set, but no sandbox is named in a way that allows a session: set config.base-domain, or config.path-prefix with config.session-path-mode." -}}
+{{- end -}}
+{{- range $key := list "session-origins" "session-iframe" "session-path-mode" -}}
+{{- if and (get $config $key) (not $files.sessionKey.secret) -}}
+{{- fail (printf "config.%s is set, but there are no sessions: set files.sessionKey.secret." $key) -}}
+{{- end -}}
+{{- end -}}
 {{- $mtls := get $config "mtls" | default "off" -}}
 {{- $clientCA := or .Values.tls.clientCA.secret .Values.tls.clientCA.configMap -}}
 {{- if and (has "mtls" $modes) (eq $mtls "off") (not (get $config "trusted-proxies")) -}}
@@ -216,6 +227,9 @@
 {{- end -}}
 {{- if .Values.files.jwtSecret.secret -}}
 {{- $_ := set $config "jwt-secret-file" (printf "/etc/sandbox-router/jwt-secret/%s" .Values.files.jwtSecret.key) -}}
+{{- end -}}
+{{- if .Values.files.sessionKey.secret -}}
+{{- $_ := set $config "session-key-file" (printf "/etc/sandbox-router/session-key/%s" .Values.files.sessionKey.key) -}}
 {{- end -}}
 {{- if or .Values.files.jwks.secret .Values.files.jwks.configMap -}}
 {{- $_ := set $config "jwks-file" (printf "/etc/sandbox-router/jwks/%s" .Values.files.jwks.key) -}}

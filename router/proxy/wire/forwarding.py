@@ -75,7 +75,11 @@ def crossing_request_head(
     app's own Origin alone; `path_root` is what was taken off the path, b"" for nothing.
     """
     changes = head.changes
-    if head.kinds & _DECIDED or stripped is not None or (head.nominated and head.scan is None):
+    if (
+        head.kinds & _DECIDED
+        or (stripped is not None and (stripped.has_headers or head.kinds & _COOKIES))
+        or (head.nominated and head.scan is None)
+    ):
         changes = _changes(head, host, peer, origin_policy, stripped)
     is_as_it_came = head.scan is not None and target == head.target
     allowed = _AUTHORIZATION if keep_authorization else 0
@@ -120,7 +124,7 @@ def _changes(
                 changes[at] = b"%b: %b" % (name, value) if value else b""
     if head.nominated and head.scan is None:
         changes = without_nominated(head, changes)
-    if stripped is not None:
+    if stripped is not None and stripped.has_headers:
         changes = {**(changes or {}), **dict.fromkeys(stripped.places(head.lines), b"")}
     return changes
 

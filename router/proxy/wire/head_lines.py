@@ -130,7 +130,7 @@ def read_content_length(head: Any, value: bytes) -> None:
     head.content_length = int(value)
 
 
-def appending_reader(attribute: str, kind: int) -> Any:
+def appending_reader(attribute: str, kind: int, between: bytes = b", ") -> Any:
     def read(head: Any, value: bytes) -> None:
         if getattr(head, attribute) is None:
             setattr(head, attribute, value)
@@ -140,7 +140,7 @@ def appending_reader(attribute: str, kind: int) -> Any:
             values = [
                 line_value for line_kind, _, line_value, _ in head.special if line_kind == kind
             ]
-            setattr(head, attribute, b", ".join(values))
+            setattr(head, attribute, between.join(values))
 
     return read
 

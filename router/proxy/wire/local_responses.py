@@ -40,6 +40,8 @@ def _headers_of(error: RouterError) -> list[bytes]:
         extra.append(b"WWW-Authenticate: %b\r\n" % error.challenge.encode())
         if error.basic_challenge:
             extra.append(b"WWW-Authenticate: %b\r\n" % error.basic_challenge.encode())
+        if error.set_cookie:
+            extra.append(b"Set-Cookie: %b\r\n" % error.set_cookie)
     if isinstance(error, SandboxWaking) and error.page_about:
         extra += waiting_page.HEADERS
     return extra
@@ -59,6 +61,24 @@ def redirect_answer(location: bytes, *, is_head: bool, close: bool) -> bytes:
             b"Connection: close\r\n\r\n" if close else b"\r\n",
         )
     )
+
+
+def session_answer(location: bytes, set_cookie: bytes, *, is_head: bool, close: bool) -> bytes:
+    """Returns the redirect to the sandbox's own page by which a session begins. Nobody keeps it, or tells where it came from."""
+    return b"".join(
+        (
+            b"HTTP/1.1 303 See Other\r\n",
+            b"Location: %b\r\nSet-Cookie: %b\r\n" % (location, set_cookie),
+            b"Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nContent-Length: 0\r\n",
+            b"Connection: close\r\n\r\n" if close else b"\r\n",
+        )
+    )
+
+
+def signed_out_answer(set_cookie: bytes, *, is_head: bool, close: bool) -> bytes:
+    """Returns the answer to who ends a session; what the browser kept of its pages goes with the cookie."""
+    extra = [b"Set-Cookie: %b\r\n" % set_cookie, b'Clear-Site-Data: "cache"\r\n']
+    return _answer(200, b'{"signed_out":true}\n', extra, is_head=is_head, close=close)
 
 
 def _answer(

@@ -83,6 +83,7 @@ class RequestHead(HeadLines):
     forwarded_proto: bytes | None = None
     forwarded_prefix: bytes | None = None
     client_cert: bytes | None = None
+    cookie: bytes | None = None
     changes: dict[int, bytes] | None = None
     """Lines to send in place of those that came, by their place; b"" drops one."""
     added: bytes = b""
@@ -100,9 +101,10 @@ class Known(Protocol):
     authorization: bytes | None
     sandbox_token: bytes | None
     client_cert: bytes | None
+    cookie: bytes | None
 
 
-KNOWN: Final = ("authorization", "sandbox_token", "client_cert")
+KNOWN: Final = ("authorization", "sandbox_token", "client_cert", "cookie")
 """Names of Known's values that a kind of line has."""
 
 
@@ -279,6 +281,7 @@ _REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader(
     "subprotocols", Kind.WEBSOCKET_PROTOCOL
 )
 _REQUEST_READERS[Kind.CLIENT_CERT] = appending_reader("client_cert", Kind.CLIENT_CERT)
+_REQUEST_READERS[Kind.COOKIE] = appending_reader("cookie", Kind.COOKIE, b"; ")
 _REQUEST_READERS[Kind.FORWARDED_HOST] = _first_reader("forwarded_host")
 _REQUEST_READERS[Kind.FORWARDED_PROTO] = _first_reader("forwarded_proto")
 _REQUEST_READERS[Kind.FORWARDED_PREFIX] = _first_reader("forwarded_prefix")
@@ -303,7 +306,7 @@ ACTIONS: Final[dict[int, tuple[int, str | int]]] = {
     Kind.FORWARDED_PROTO: (Action.FIRST, "forwarded_proto"),
     Kind.FORWARDED_PREFIX: (Action.FIRST, "forwarded_prefix"),
     Kind.CLAIM: (Action.NOTHING, ""),
-    Kind.COOKIE: (Action.NOTHING, ""),
+    Kind.COOKIE: (Action.ONCE, "cookie"),
     Kind.CONTENT_TYPE: (Action.FIRST, "content_type"),
     Kind.ORIGIN: (Action.FIRST, "origin"),
     Kind.TRACEPARENT: (Action.FIRST, "traceparent"),

@@ -21,6 +21,7 @@ from router.proxy.wire.origin_rules import ON_A_HOST_OF_ITS_OWN
 from router.proxy.wire.peer import Peer, called_host
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import SCOPED_KINDS, ResponseHead
+from router.proxy.wire.session_cookie import sets_reserved
 from router.routing.path_scope import (
     scoped_location,
     scoped_refresh,
@@ -104,6 +105,8 @@ class ResponseScope:
             return scoped_refresh(value, root=self.url_root, own_authorities=self.own_authorities)
         if kind == Kind.CACHING:
             return value
+        if kind == Kind.SET_COOKIE and sets_reserved(value):
+            return b""
         if self.named_by is NamedBy.HOST:
             return ON_A_HOST_OF_ITS_OWN[kind](value)
         if kind == Kind.SET_COOKIE:

@@ -48,6 +48,11 @@ class Stripped:
         headers = Names.of(()) if other is None else other.headers
         return cls(headers=headers, cookies=Names.of((b"*",)))
 
+    @property
+    def has_headers(self) -> bool:
+        """Whether any header is stripped."""
+        return bool(self.headers.whole or self.headers.beginnings)
+
     def places(self, lines: list[bytes]) -> list[int]:
         """Returns which lines are stripped headers; underscores count as hyphens, as they do for CGI and WSGI."""
         return [

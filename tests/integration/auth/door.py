@@ -30,6 +30,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         self.heads: list[bytes] = []
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
         self.port = 0
         self.connections = 0
         self.open_connections = 0
@@ -59,7 +60,7 @@ class Sandbox:
                 if b"/endless" in head:
                     await self._stream(writer)
                     return
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                writer.write(self.answer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

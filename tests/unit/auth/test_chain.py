@@ -553,3 +553,117 @@ async def test_nothing_that_a_page_loads_makes_a_browser_ask_for_a_password() ->
 
 async def test_where_no_token_would_help_basic_is_not_offered() -> None:
     assert not (await _refusal(_chain("mtls"))).basic_challenge
+
+
+# --- sessions and links ---------------------------------------------------------------------
+
+
+class Sessions(Fake):
+    """A verifier of session cookies: `s-good` is good."""
+
+    mode = "session"
+
+    def verify(self, token: bytes) -> Verdict:
+        if token == b"s-good":
+            return Principal("alice", self.mode)
+        return Refusal(self.mode, Reason.BAD_SIGNATURE, "The signature is wrong.", is_final=False)
+
+
+class Links(Sessions):
+    """A verifier of links, which `mine` are."""
+
+    mode = "link"
+
+    def __init__(self, mine: bytes) -> None:
+        super().__init__()
+        self.mine = mine
+
+    def verify(self, token: bytes) -> Verdict:
+        if token == self.mine:
+            return Principal("alice", self.mode)
+        return Refusal(self.mode, Reason.UNKNOWN_KEY, "The key is not known.", is_final=False)
+
+
+def _with_sessions(*bearer: Fake, certificate: bool = False) -> AuthenticatorChain:
+    return AuthenticatorChain(
+        bearer=bearer,  # type: ignore[arg-type]
+        certificate=CertificateAuthenticator() if certificate else None,
+        session=Sessions(),
+        links=[Links(b"l-router"), Links(b"l-platform")],
+    )
+
+
+def _mode(answer: Authenticated | Awaitable[Authenticated]) -> str:
+    assert isinstance(answer, Authenticated)
+    return answer.principal.mode
+
+
+def test_a_session_decides_where_there_is_no_other_credential() -> None:
+    for chain in (_with_sessions(Strict()), _with_sessions()):
+        answer = chain.authenticate(Credentials(session=b"s-good"))
+        assert _mode(answer) == "session"
+        assert isinstance(answer, Authenticated)
+        assert not answer.consumed_authorization
+        assert chain.valid_until(answer) == 1000.0
+
+
+def test_a_session_that_is_wrong_is_refused_and_counted() -> None:
+    chain = _with_sessions(Strict(), certificate=True)
+    for cookie in (b"s-bad", b"", b"s" * (MAX_TOKEN_BYTES + 1)):
+        with pytest.raises(Unauthenticated):
+            chain.authenticate(Credentials(session=cookie, certificate=ALICE))
+    assert chain.failures["session", "bad_signature"] == 2
+
+
+def test_a_bearer_token_beats_the_session_also_when_it_is_wrong() -> None:
+    chain = _with_sessions(Strict())
+    good = Credentials(authorization=b"Bearer mine-good", session=b"s-good")
+    assert _mode(chain.authenticate(good)) == "jwt"
+    assert _mode(chain.authenticate(Credentials(sandbox_token=b"mine-good", session=b"s"))) == "jwt"
+    for wrong in (b"Bearer mine-bad", b"Bearer other", b"nonsense"):
+        with pytest.raises(Unauthenticated):
+            chain.authenticate(Credentials(authorization=wrong, session=b"s-good"))
+
+
+async def test_the_app_s_own_password_passes_beside_a_session() -> None:
+    chain = _with_sessions(Strict())
+    own = b"Basic " + base64.b64encode(b"user:the-app-s-own")
+    answer = chain.authenticate(Credentials(authorization=own, session=b"s-good"))
+    assert _mode(answer) == "session"
+    ours = b"Basic " + base64.b64encode(b"user:mine-good")
+    answer = chain.authenticate(Credentials(authorization=ours, session=b"s-good"))
+    assert not isinstance(answer, Authenticated)
+    assert _mode(await answer) == "jwt"
+
+
+def test_on_the_way_in_nothing_but_the_link_counts() -> None:
+    chain = _with_sessions(Strict())
+    others = {"authorization": b"Bearer mine-good", "session": b"s-good", "certificate": ALICE}
+    for link in (b"l-router", b"l-platform"):
+        assert _mode(chain.authenticate(Credentials(link=link, **others))) == "link"  # type: ignore[arg-type]
+    for link in (b"", b"l-other", b"s-good", b"mine-good", b"l" * (MAX_TOKEN_BYTES + 1)):
+        with pytest.raises(Unauthenticated):
+            chain.authenticate(Credentials(link=link, **others))  # type: ignore[arg-type]
+
+
+def test_a_link_is_never_remembered() -> None:
+    chain = _with_sessions(Strict())
+    answer = chain.authenticate(Credentials(link=b"l-router"))
+    assert isinstance(answer, Authenticated)
+    assert chain.valid_until(answer) == 0.0
+
+
+def test_where_there_are_no_sessions_a_link_opens_nothing() -> None:
+    chain = AuthenticatorChain(bearer=[Strict()], certificate=None)
+    with pytest.raises(Unauthenticated):
+        chain.authenticate(Credentials(link=b"l-router", authorization=b"Bearer mine-good"))
+    with pytest.raises(Unauthenticated):
+        chain.authenticate(Credentials(session=b"s-good"))
+
+
+def test_what_ends_sessions_ends_what_was_remembered() -> None:
+    session = Sessions()
+    chain = AuthenticatorChain(bearer=[], certificate=None, session=session)
+    for listener in session.listeners:
+        listener()
+    assert chain.generation == 1

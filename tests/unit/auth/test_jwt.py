@@ -475,7 +475,7 @@ async def test_an_expired_token_of_a_known_key_makes_nobody_look(
 
 
 def test_its_repr_tells_counts_and_no_secret(make_verifier: MakeVerifier) -> None:
-    assert repr(make_verifier()) == "<JwtVerifier <KeyRing {'test': 4}> remembered=0>"
+    assert repr(make_verifier()) == "<JwtVerifier jwt <KeyRing {'test': 4}> remembered=0>"
 
 
 def test_forgetting_tells_whoever_keeps_a_verdict(make_verifier: MakeVerifier) -> None:

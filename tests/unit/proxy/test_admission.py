@@ -17,11 +17,13 @@ from router.auth.claims import ClaimRules
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.jwt import JwtVerifier
 from router.auth.keys import KeyRing, Keys
-from router.auth.policy import CurrentPolicy, Policy, PrincipalMatch, Rule
+from router.auth.policy import CurrentPolicy, NotBefore, Policy, PrincipalMatch, Rule
 from router.auth.principal import Grant, Principal
 from router.auth.revocation import Revocation
+from router.auth.sessions import Sessions, parse_session_keys
 from router.auth.token_review import TokenReviewVerifier
 from router.errors import (
+    CrossOrigin,
     Forbidden,
     MethodNotSupported,
     RouterError,
@@ -42,6 +44,7 @@ from router.proxy.request import (
 )
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request
+from router.proxy.wire.session_cookie import SessionRules
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -50,6 +53,7 @@ from tests.fakes.deciders import DecidesEachTime
 from tests.unit.auth.tokens import every_key, sign
 
 REF = SandboxRef("team-a", "box")
+SESSION_KEY = b"session-secret-session-secret-session-se"
 BOX = Endpoint(REF, "pod-1", State.READY, ("10.0.0.5",))
 """The sandbox that every request here asks for."""
 
@@ -87,7 +91,14 @@ class CountedGrants(GrantAuthorizer):
 class Door:
     """A real Admission over a real table, with one client's kept-alive connection."""
 
-    def __init__(self, *, reviewer: Any = None, path_prefix: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        reviewer: Any = None,
+        path_prefix: str = "",
+        has_sessions: bool = False,
+        **options: Any,
+    ) -> None:
         self.clock = Clock()
         self.index = EndpointIndex(waiting_room=4, waiting_room_per_namespace=4)
         self.index.upsert(BOX)
@@ -110,7 +121,22 @@ class Door:
             verifier = TokenReviewVerifier(
                 reviewer=reviewer, audiences=(), ttl_s=30, is_refused=self.rights.is_refused
             )
-        self.chain = Counted(bearer=[verifier], certificate=None)
+        self.sessions: Any = None
+        session = links = None
+        if has_sessions:
+            options["sessions"] = SessionRules()
+            self.sessions = Sessions(
+                is_refused=self.rights.is_refused,
+                ended=self.rights.ended_sessions,
+                longest_s=600.0,
+                clock=self.clock,
+            )
+            self.sessions.use(parse_session_keys(SESSION_KEY))
+            self.policy.on_change(self.sessions.forget)
+            session, links = self.sessions.verifier, [self.sessions.links]
+        self.chain = Counted(
+            bearer=[verifier], certificate=None, session=session, links=links or ()
+        )
         self.authorizer: Any = CountedGrants(policy=self.policy)
         self.admission = self._admission(path_prefix, ProxyOptions(**options))
         self.caller = Caller(Peer("198.51.100.9", is_tls=False, trusted=()))
@@ -118,7 +144,7 @@ class Door:
     def _admission(self, path_prefix: str, options: ProxyOptions) -> Admission:
         return Admission(
             targets=TargetParser(
-                base_domain="",
+                base_domain="boxes.example",
                 path_prefix=path_prefix,
                 default_port=8888,
                 default_namespace="default",
@@ -580,3 +606,183 @@ def test_whatever_is_no_plain_preflight_needs_its_credential(
     door = Door(passes_preflights=True)
     with pytest.raises(Unauthenticated):
         door.ask(None, line=line, **PREFLIGHT, **more)
+
+
+# --- sessions -------------------------------------------------------------------------------
+
+ALICE = Principal(
+    subject="alice",
+    mode="link",
+    grants=(Grant("team-a", "box", ports=frozenset({8888})),),
+    token_id="link-1",
+)
+OWN_PAGE = {"Sec_Fetch_Site": "same-origin"}
+
+
+class SessionDoor(Door):
+    """A Door for a browser that has a session in the sandbox, by its host name."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(has_sessions=True, **options)
+        link = self.sessions.link(ALICE, REF, 8888).encode()
+        self.cookie = f"__Host-sandbox-router={self.sessions.begin(ALICE, link, BOX).token}"
+        self.link = link.decode()
+
+    def request(
+        self, token: str | None, *, line: str = "GET / HTTP/1.1", **headers: str
+    ) -> Request:
+        named = {"Cookie": self.cookie, **OWN_PAGE, **headers}
+        lines = [f"{name.replace('_', '-')}: {value}" for name, value in named.items()]
+        if token is not None:
+            lines.append(f"Authorization: Bearer {token}")
+        block = "\r\n".join([line, "Host: 8888-box--team-a.boxes.example", *lines, "", ""])
+        request = Request(parse_request(block.encode()), self.caller, ClientAddresses(()), 180.0)
+        request.outcome.started_at = self.clock.now
+        return request
+
+
+def test_a_session_is_remembered_like_a_token() -> None:
+    door = SessionDoor()
+    assert not door.is_remembered(None)
+    for _ in range(3):
+        assert door.is_remembered(None)
+    request = door.request(None)
+    door.admission.step(request)
+    assert (request.outcome.principal, request.outcome.authz) == ("alice", "allowed")
+    assert request.outcome.token_id
+
+
+def session_is_ended(door: Door) -> None:
+    assert door.caller.remembered is not None
+    door.sessions.end(door.caller.remembered.permit.principal)
+
+
+def session_is_revoked(door: Door) -> None:
+    assert door.caller.remembered is not None
+    session = door.caller.remembered.permit.principal
+    door.policy.replace(Policy(revoked=frozenset({session.token_id})))
+
+
+def its_link_is_revoked(door: Door) -> None:
+    assert door.caller.remembered is not None
+    link_id = door.caller.remembered.permit.principal.made_of
+    door.policy.replace(Policy(revoked=frozenset({link_id})))
+
+
+def its_person_is_shut_out(door: Door) -> None:
+    door.policy.replace(Policy(not_before=(NotBefore("", "alice", door.clock.now + 1),)))
+
+
+def session_key_is_replaced(door: Door) -> None:
+    door.sessions.use(parse_session_keys(b"another-secret-another-secret-another-se"))
+
+
+@pytest.mark.parametrize(
+    ("end", "refusal"),
+    [
+        (expires, Unauthenticated),
+        (session_is_ended, Unauthenticated),
+        (session_is_revoked, Unauthenticated),
+        (its_link_is_revoked, Unauthenticated),
+        (its_person_is_shut_out, Unauthenticated),
+        (session_key_is_replaced, Unauthenticated),
+        (older_tokens_are_refused, Unauthenticated),
+        (another_pod_takes_its_place, RouterError),
+        (it_is_suspended, SandboxSuspended),
+        (it_goes, RouterError),
+        (its_host_is_found_dead, SandboxNotReady),
+    ],
+)
+def test_whatever_ends_a_session_ends_what_was_remembered_of_it(
+    end: Callable[[Door], None], refusal: type[RouterError]
+) -> None:
+    door = SessionDoor()
+    door.ask(None)
+    assert door.is_remembered(None)
+    end(door)
+    with pytest.raises(refusal):
+        door.ask(None)
+
+
+def test_a_sandbox_that_was_made_anew_is_not_entered_by_an_old_session() -> None:
+    door = SessionDoor()
+    door.ask(None)
+    door.index.upsert(Endpoint(REF, "pod-2", State.READY, BOX.addresses, sandbox_uid="sandbox-2"))
+    with pytest.raises(RouterError) as caught:
+        door.ask(None)
+    assert caught.value.status in (401, 403)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"},
+        {"Connection": "Upgrade", "Upgrade": "websocket"},
+        {"line": "POST / HTTP/1.1", "Origin": "https://evil.example"},
+    ],
+    ids=str,
+)
+def test_on_a_remembered_connection_too_a_foreign_page_is_refused(foreign: dict[str, str]) -> None:
+    door = SessionDoor()
+    door.ask(None)
+    assert door.is_remembered(None)
+    with pytest.raises(CrossOrigin):
+        door.ask(None, **foreign)
+    assert door.is_remembered(None), "and its own page goes on"
+
+
+@pytest.mark.parametrize("other", ["", "theme=dark", "__Host-sandbox-router=nonsense"])
+def test_without_its_cookie_a_remembered_connection_has_no_session(other: str) -> None:
+    door = SessionDoor()
+    door.ask(None)
+    with pytest.raises(Unauthenticated):
+        door.ask(None, Cookie=other)
+
+
+def test_another_cookie_beside_it_changes_nothing() -> None:
+    door = SessionDoor()
+    door.ask(None)
+    assert isinstance(door.ask(None, Cookie=f"theme=dark; {door.cookie}"), Permit)
+
+
+def test_cookies_mean_nothing_to_a_bearer_s_connection() -> None:
+    door = SessionDoor()
+    credential = token()
+    door.ask(credential, Cookie="a=1")
+    assert door.is_remembered(credential, Cookie="a=2")
+    assert door.is_remembered(credential, Cookie=door.cookie)
+    assert door.is_remembered(credential, Sec_Fetch_Site="cross-site")
+
+
+def test_on_a_remembered_connection_too_only_the_link_begins_a_session() -> None:
+    for credential in (None, token()):
+        door = SessionDoor()
+        door.ask(credential)
+        with pytest.raises(Unauthenticated):
+            door.ask(credential, line="GET /.sandbox-router/session?link=nonsense HTTP/1.1")
+        request = door.request(
+            credential, line=f"GET /.sandbox-router/session?link={door.link} HTTP/1.1"
+        )
+        permit = door.admission.step(request)
+        assert isinstance(permit, Permit)
+        assert permit.principal.mode == "link"
+        assert door.caller.remembered is not None
+        assert door.caller.remembered.permit.principal.mode != "link"
+
+
+@pytest.mark.parametrize("path", ["session?link={link}", "logout"])
+def test_what_begins_and_ends_sessions_waits_for_no_sandbox_and_wakes_none(path: str) -> None:
+    door = SessionDoor(wakes="all")
+    door.index.upsert(Endpoint(REF, "", State.SUSPENDED, (), sandbox_uid="pod-1"))
+    request = door.request(
+        None, line=f"GET /.sandbox-router/{path.format(link=door.link)} HTTP/1.1"
+    )
+    assert isinstance(door.admission.step(request), Permit)
+    assert door.caller.remembered is None, "it must never be dialled"
+
+
+def test_a_long_cookie_is_not_kept_in_memory() -> None:
+    door = SessionDoor()
+    door.ask(None, Cookie=f"{door.cookie}; a={'a' * 5000}")
+    assert door.caller.remembered is None

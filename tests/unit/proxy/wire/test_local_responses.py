@@ -7,13 +7,13 @@ import json
 import httptools
 import pytest
 
+from router.error_table import every_error
 from router.errors import (
     Forbidden,
     MissingSandboxId,
     RouterError,
     SandboxNotReady,
     Unauthenticated,
-    every_error,
 )
 from router.proxy.wire.local_responses import error_answer, health_answer, redirect_answer
 

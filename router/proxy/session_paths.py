@@ -1,0 +1,121 @@
+"""SessionPaths: where a browser's session begins and ends.
+
+    GET  /.sandbox-router/session?link=…    sets the session cookie, and leads to the path that the link names
+    POST /.sandbox-router/logout            ends the session, and takes the cookie away
+
+The link has been verified, and its right to this very sandbox, when a request comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from router.auth.principal import Principal
+from router.auth.session_desk import SessionDesk
+from router.errors import BadRequest, CrossOrigin, MethodNotAllowed
+from router.proxy.exchange import Exchange
+from router.proxy.request import Request
+from router.proxy.wire.cross_site import is_by_a_person, is_from_elsewhere
+from router.proxy.wire.forwarding import front_prefix
+from router.proxy.wire.local_responses import session_answer, signed_out_answer
+from router.proxy.wire.peer import called_host, called_scheme
+from router.proxy.wire.router_paths import LOGOUT, SESSION, link_in
+from router.proxy.wire.session_cookie import (
+    SessionCookie,
+    SessionRules,
+    is_loopback,
+    session_cookie,
+)
+
+
+class AnsweredHere:
+    """Stands where a sandbox's connection would, for a request whose body nobody reads."""
+
+    __slots__ = ("_answer", "_status")
+
+    def __init__(self, status: int, answer: Callable[..., bytes]) -> None:
+        self._status = status
+        self._answer = answer
+
+    def carry(self, exchange: Exchange, *, is_reused: bool) -> None:
+        """Gives the exchange its response."""
+        exchange.answered_here(self._status, self._answer)
+
+
+class SessionPaths:
+    """Answers the permitted requests that begin and end sessions."""
+
+    def __init__(self, *, desk: SessionDesk, rules: SessionRules) -> None:
+        self._desk = desk
+        self._rules = rules
+
+    def __repr__(self) -> str:
+        return f"<SessionPaths {self._rules!r}>"
+
+    def answering(self, path: bytes | None, request: Request) -> AnsweredHere | None:
+        """Returns the answer to a request for one of these paths, None for another path.
+
+        Raises MethodNotAllowed, BadRequest, CrossOrigin.
+        """
+        if path == SESSION:
+            return self._begin(request)
+        return self._end(request) if path == LOGOUT else None
+
+    def _begin(self, request: Request) -> AnsweredHere:
+        head, permit, target = request.head, request.permit, request.target
+        assert permit is not None
+        assert target is not None
+        if head.method not in (b"GET", b"HEAD"):
+            raise MethodNotAllowed(allow="GET")
+        assert permit.principal.mode == "link", "nothing else opens this path"
+        cookie = self._cookie(request)
+        if not is_by_a_person(head, self._rules):
+            raise CrossOrigin("A session begins where a person opens its link, not inside a page.")
+        self._refuse_to_replace(request, cookie, permit.principal)
+        session = self._desk.begin(permit.principal, link_in(head.target), permit.endpoint)
+        root = front_prefix(head, request.caller.peer) + target.path_root
+        set_cookie = cookie.setting(session.token.encode("ascii"), max_age_s=session.ttl_s)
+        location = root + session.path.encode("ascii")
+        return AnsweredHere(303, partial(session_answer, location, set_cookie))
+
+    def _end(self, request: Request) -> AnsweredHere:
+        permit = request.permit
+        assert permit is not None
+        if request.head.method != b"POST":
+            raise MethodNotAllowed(allow="POST")
+        cookie = self._cookie(request)
+        if permit.principal.mode == "session":
+            self._desk.end(permit.principal)
+        return AnsweredHere(200, partial(signed_out_answer, cookie.setting(b"", max_age_s=0)))
+
+    def _cookie(self, request: Request) -> SessionCookie:
+        """Returns the cookie of the sandbox that was named. Raises BadRequest where the browser could not keep it."""
+        head, peer, target = request.head, request.caller.peer, request.target
+        assert target is not None
+        cookie = session_cookie(target, head, peer, self._rules)
+        if cookie is None:
+            raise BadRequest(
+                "A session needs a sandbox that is named by its host (base-domain); by path only with session-path-mode."
+            )
+        if called_scheme(head, peer) == b"http" and not is_loopback(called_host(head, peer)):
+            raise BadRequest("A session needs https: browsers keep its cookie for nothing else.")
+        return cookie
+
+    def _refuse_to_replace(
+        self, request: Request, cookie: SessionCookie, caller: Principal
+    ) -> None:
+        """Raises CrossOrigin when a page of another origin would make the user somebody else."""
+        cookies = request.head.cookie
+        value = None if cookies is None else cookie.value_in(cookies)
+        if not value or not is_from_elsewhere(request.head):
+            return
+        present = self._desk.whose(value)
+        if present is not None and _person(present) != _person(caller):
+            raise CrossOrigin(
+                "This browser has a session of somebody else in this sandbox. Sign out, then open the link again."
+            )
+
+
+def _person(principal: Principal) -> tuple[str, str]:
+    return principal.issuer, principal.subject
