@@ -163,10 +163,10 @@ def _read_special(head: RequestHead, lines: list[bytes]) -> None:
                     "The same routing header was given twice with different values."
                 )
             asked[at] = value
-        elif kind == Kind.AUTHORIZATION:
-            if head.authorization is not None:
-                raise MalformedMessage("More than one Authorization header.")
+        elif kind == Kind.AUTHORIZATION and head.authorization is None:
             head.authorization = value
+        elif kind == Kind.COOKIE and head.cookie is None:
+            head.cookie = value
         else:
             reader = _REQUEST_READERS[kind]
             if reader is not None:
@@ -253,6 +253,10 @@ def _read_expect(head: RequestHead, value: bytes) -> None:
         head.expects_continue = True
 
 
+def _refuse_another_authorization(head: RequestHead, value: bytes) -> None:
+    raise MalformedMessage("More than one Authorization header.")
+
+
 def _read_sandbox_token(head: RequestHead, value: bytes) -> None:
     if head.sandbox_token is not None:
         raise MalformedMessage("More than one X-Sandbox-Token header.")
@@ -275,6 +279,7 @@ _REQUEST_READERS[Kind.TRANSFER_ENCODING] = read_transfer_encoding
 _REQUEST_READERS[Kind.CONTENT_LENGTH] = read_content_length
 _REQUEST_READERS[Kind.HOST] = _read_host
 _REQUEST_READERS[Kind.EXPECT] = _read_expect
+_REQUEST_READERS[Kind.AUTHORIZATION] = _refuse_another_authorization
 _REQUEST_READERS[Kind.SANDBOX_TOKEN] = _read_sandbox_token
 _REQUEST_READERS[Kind.FORWARDED_FOR] = appending_reader("forwarded_for", Kind.FORWARDED_FOR)
 _REQUEST_READERS[Kind.WEBSOCKET_PROTOCOL] = appending_reader(
