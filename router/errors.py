@@ -128,6 +128,7 @@ class CrossOrigin(Forbidden):
     code = "cross_origin"
     default_detail = "A page of another origin may not use this session."
     advice = "Open the sandbox's own page; list the origin in `session-origins` if its pages may do what the sandbox's own may."
+    is_of_somebody_else: bool = False  # the session that is there
 
 
 class SandboxNotFound(RouterError):

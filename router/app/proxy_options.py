@@ -53,6 +53,7 @@ def options_of(settings: Settings) -> ProxyOptions:
         origin_policy=settings.routing.origin,
         path_mode=settings.routing.path_mode,
         passes_preflights=settings.auth.cors_preflight == "pass",
+        login_url=settings.browsers.login_url or "",
         sessions=session_rules_of(settings),
         stripped=_stripped(settings),
     )

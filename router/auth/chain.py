@@ -263,7 +263,9 @@ class AuthenticatorChain:
             return AuthUnavailable(reason=log)
         error = Unauthenticated(refusal.detail, reason=log)
         error.challenge = self._challenge(refusal)
-        if self._bearer and helps(credentials.fetch_mode):
+        # Where people have links, a dialog for a password would only hide what the page says.
+        asks_people = credentials.fetch_mode is not None
+        if self._bearer and helps(credentials.fetch_mode) and not (self._session and asks_people):
             error.basic_challenge = CHALLENGE
         return error
 

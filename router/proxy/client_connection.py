@@ -24,6 +24,7 @@ from router.proxy.connection import LARGE_BYTES
 from router.proxy.ports import NEVER, ClientRelay, ProxyOptions
 from router.proxy.request import Caller
 from router.proxy.wire import framing
+from router.proxy.wire.error_answers import answer_for
 from router.proxy.wire.framing import ChunkedReader, FramingError
 from router.proxy.wire.local_responses import error_answer
 from router.proxy.wire.partial_head import END_OF_HEAD, PartialHead
@@ -200,7 +201,8 @@ class ClientConnection(ClosingConnection):
     def answer_error(self, error: RouterError, head: RequestHead) -> None:
         """Writes an error answer for the current exchange, which has ended, and goes on or closes."""
         self.keep_alive = self.may_keep_alive(head) and self._is_frame_kept(error, head)
-        self.write(error_answer(error, is_head=head.method == b"HEAD", close=not self.keep_alive))
+        close, login_url = not self.keep_alive, self._options.login_url
+        self.write(answer_for(error, head, self.peer, close=close, login_url=login_url))
         self.exchange_done()
 
     def exchange_done(self) -> None:

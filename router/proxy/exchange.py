@@ -120,8 +120,7 @@ class Exchange(Request):
                 sandbox.release()
                 self.answered_here(308, partial(redirect_answer, where))
                 return
-        self.sandbox = sandbox
-        self.is_reused = is_reused
+        self.sandbox, self.is_reused = sandbox, is_reused
         now = self._sent_at = time.monotonic()
         if not client.is_writable:
             sandbox.pause_reading()
@@ -333,6 +332,7 @@ class Exchange(Request):
             add_chunked=self._adds_chunks,
             drop_chunked=is_old or head.status == 204,
             connection=connection,
+            is_private=self.is_ambient,
             scope=self.scope(head, sandbox.host, self._options.path_mode)
             if head.kinds & SCOPED
             else None,

@@ -393,7 +393,8 @@ class ProxyOptions:
     """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
     passes_preflights: bool = False
     """Whether a CORS preflight, which carries no credential, goes to its sandbox unauthenticated."""
-    sessions: SessionRules | None = None
-    """How people's browsers may use sessions; None where there are none."""
+    login_url: str = ""
+    """Where people sign in whose browser brings no credential; "" for nowhere."""
+    sessions: SessionRules | None = None  # None: there are none
     stripped: Stripped | None = None
     """What a front adds for itself, and must not reach sandboxes."""

@@ -130,6 +130,7 @@ class Request:
         "caller",
         "generations",
         "head",
+        "is_ambient",
         "is_preflight",
         "needs_no_pod",
         "outcome",
@@ -169,6 +170,8 @@ class Request:
         """The Sandbox, by UID, that the caller was found to be allowed to wake."""
         self.is_preflight = False
         """A CORS preflight that goes on without a credential: then without cookies too."""
+        self.is_ambient = False
+        """Its browser added the credential by itself: the response is for that browser alone."""
         self.needs_no_pod = False
         """It is answered here whatever the sandbox does now: it begins or ends a session."""
         self.slots: list[Slot] | None = None

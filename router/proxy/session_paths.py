@@ -17,8 +17,10 @@ from router.errors import BadRequest, CrossOrigin, MethodNotAllowed
 from router.proxy.exchange import Exchange
 from router.proxy.request import Request
 from router.proxy.wire.cross_site import is_by_a_person, is_from_elsewhere
+from router.proxy.wire.error_pages import signed_out_page
 from router.proxy.wire.forwarding import front_prefix
 from router.proxy.wire.local_responses import session_answer, signed_out_answer
+from router.proxy.wire.navigation import is_shown_to_a_person
 from router.proxy.wire.peer import called_host, called_scheme
 from router.proxy.wire.router_paths import LOGOUT, SESSION, link_in
 from router.proxy.wire.session_cookie import (
@@ -87,7 +89,8 @@ class SessionPaths:
         cookie = self._cookie(request)
         if permit.principal.mode == "session":
             self._desk.end(permit.principal)
-        return AnsweredHere(200, partial(signed_out_answer, cookie.setting(b"", max_age_s=0)))
+        page = signed_out_page() if is_shown_to_a_person(request.head) else None
+        return AnsweredHere(200, partial(signed_out_answer, cookie.setting(b"", max_age_s=0), page))
 
     def _cookie(self, request: Request) -> SessionCookie:
         """Returns the cookie of the sandbox that was named. Raises BadRequest where the browser could not keep it."""
@@ -112,9 +115,11 @@ class SessionPaths:
             return
         present = self._desk.whose(value)
         if present is not None and _person(present) != _person(caller):
-            raise CrossOrigin(
+            error = CrossOrigin(
                 "This browser has a session of somebody else in this sandbox. Sign out, then open the link again."
             )
+            error.is_of_somebody_else = True
+            raise error
 
 
 def _person(principal: Principal) -> tuple[str, str]:

@@ -60,6 +60,7 @@ class SessionUse:
 
     def refuse_foreign_pages(self, request: Request, principal: Principal) -> None:
         """Raises CrossOrigin for what a page of another origin asks for with a credential that the browser adds by itself."""
+        request.is_ambient = True
         head = request.head
         needs_tls = (
             principal.mode == "session" and head.cookie is not None and SECURE_MARK in head.cookie

@@ -107,6 +107,7 @@ class Browsers:
     session_origins: tuple[str, ...]
     session_iframe: bool
     session_path_mode: bool
+    login_url: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,22 +149,41 @@ def key_url() -> Kind:
     def parse(value: str) -> str | None:
         if not value or value.lower() in OFF_WORDS:
             return None
-        if not value.isascii() or not value.isprintable() or " " in value:
-            raise BadValueError("is not a URL", right)
-        try:
-            parts = urlsplit(value)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            raise BadValueError("is not a URL", right) from None
-        if parts.scheme not in ("https", "http") or not host:
-            raise BadValueError("is not a URL", right)
-        if parts.username is not None or parts.password is not None or parts.fragment:
-            raise BadValueError("has a user, a password or a fragment", right)
-        if parts.scheme == "http" and not _is_loopback(host):
+        scheme, host = _url_parts(value, right)
+        if scheme == "http" and not _is_loopback(host):
             raise BadValueError("would fetch keys without TLS", right)
         return value
 
     return Kind("URL", "URL", parse, lambda value: "off" if value is None else value)
+
+
+def page_url() -> Kind:
+    """An http or https URL that browsers open; None when empty or `off`."""
+    right = "write https://host/path"
+
+    def parse(value: str) -> str | None:
+        if not value or value.lower() in OFF_WORDS:
+            return None
+        _url_parts(value, right)
+        return value
+
+    return Kind("URL", "URL", parse, lambda value: "off" if value is None else value)
+
+
+def _url_parts(value: str, right: str) -> tuple[str, str]:
+    """Returns the scheme and the host of an http or https URL. Raises BadValueError."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise BadValueError("is not a URL", right)
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise BadValueError("is not a URL", right) from None
+    if parts.scheme not in ("https", "http") or not host:
+        raise BadValueError("is not a URL", right)
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise BadValueError("has a user, a password or a fragment", right)
+    return parts.scheme, host
 
 
 def origins() -> Kind:

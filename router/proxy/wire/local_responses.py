@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 
 import orjson
 
-from router.errors import MethodNotAllowed, RouterError, SandboxWaking, Unauthenticated
-from router.proxy.wire import waiting_page
+from router.errors import MethodNotAllowed, RouterError, Unauthenticated
+from router.proxy.wire import pages
 
 
 def error_answer(error: RouterError, *, is_head: bool, close: bool) -> bytes:
-    """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header.
-
-    Who looks at a sandbox that wakes gets a page instead.
-    """
-    if isinstance(error, SandboxWaking) and error.page_about:
-        page = waiting_page.page_about(error.page_about)
-        return _answer(
-            error.status,
-            page,
-            _headers_of(error),
-            is_head=is_head,
-            close=close,
-            kind=waiting_page.TYPE,
-        )
+    """Returns a whole HTTP/1.1 response for the error: JSON, with its length and the error's code as a header."""
     told = {"detail": error.detail, "code": error.code, "retryable": error.retryable}
     body = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)  # else a shell's prompt follows it
     return _answer(error.status, body, _headers_of(error), is_head=is_head, close=close)
+
+
+def page_answer(
+    error: RouterError, page: bytes, lines: Iterable[bytes], *, is_head: bool, close: bool
+) -> bytes:
+    """Returns the same with a page in place of the JSON; `lines` are the headers that go with it."""
+    extra = [*_headers_of(error), *lines]
+    return _answer(error.status, page, extra, is_head=is_head, close=close, kind=pages.TYPE)
+
+
+def sign_in_answer(error: Unauthenticated, where: bytes, *, is_head: bool, close: bool) -> bytes:
+    """Returns the redirect of a navigation to where people sign in."""
+    extra = [b"X-Sandbox-Router-Error: %b\r\n" % error.code.encode(), b"Location: %b\r\n" % where]
+    if error.set_cookie:
+        extra.append(b"Set-Cookie: %b\r\n" % error.set_cookie)
+    return _answer(303, b"", extra, is_head=is_head, close=close, kind=pages.TYPE)
 
 
 def _headers_of(error: RouterError) -> list[bytes]:
@@ -42,8 +46,6 @@ def _headers_of(error: RouterError) -> list[bytes]:
             extra.append(b"WWW-Authenticate: %b\r\n" % error.basic_challenge.encode())
         if error.set_cookie:
             extra.append(b"Set-Cookie: %b\r\n" % error.set_cookie)
-    if isinstance(error, SandboxWaking) and error.page_about:
-        extra += waiting_page.HEADERS
     return extra
 
 
@@ -75,10 +77,15 @@ def session_answer(location: bytes, set_cookie: bytes, *, is_head: bool, close: 
     )
 
 
-def signed_out_answer(set_cookie: bytes, *, is_head: bool, close: bool) -> bytes:
-    """Returns the answer to who ends a session; what the browser kept of its pages goes with the cookie."""
+def signed_out_answer(
+    set_cookie: bytes, page: bytes | None, *, is_head: bool, close: bool
+) -> bytes:
+    """Returns the answer to who ends a session: a page for people, else JSON. What the browser kept of pages goes with the cookie."""
     extra = [b"Set-Cookie: %b\r\n" % set_cookie, b'Clear-Site-Data: "cache"\r\n']
-    return _answer(200, b'{"signed_out":true}\n', extra, is_head=is_head, close=close)
+    if page is None:
+        return _answer(200, b'{"signed_out":true}\n', extra, is_head=is_head, close=close)
+    extra += pages.headers()
+    return _answer(200, page, extra, is_head=is_head, close=close, kind=pages.TYPE)
 
 
 def _answer(

@@ -11,6 +11,7 @@ from router.proxy.wire.request_head import RequestHead
 from router.routing.target import Target
 
 _PAGES: Final = frozenset({b"text/html", b"application/xhtml+xml"})
+_SHOWN: Final = frozenset({b"GET", b"HEAD", b"POST"})
 _MAX_TYPES: Final = 64
 _QUALITY = re.compile(rb"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
@@ -21,6 +22,16 @@ def is_navigation(head: RequestHead) -> bool:
         return False
     mode = value_of(head, b"sec-fetch-mode")
     return _prefers_pages(value_of(head, b"accept")) if mode is None else mode == b"navigate"
+
+
+def is_shown_to_a_person(head: RequestHead) -> bool:
+    """Returns True when a browser shows what it gets as a page: a navigation, or a form that was sent."""
+    if head.upgrade is not None:
+        return False
+    mode = value_of(head, b"sec-fetch-mode")
+    if mode is not None:
+        return mode == b"navigate"
+    return head.method in _SHOWN and _prefers_pages(value_of(head, b"accept"))
 
 
 def is_preflight(head: RequestHead) -> bool:

@@ -31,6 +31,7 @@ from router.routing.path_scope import (
 )
 from router.routing.target import NamedBy, Target, forwarded_target
 
+PRIVATE: Final = b"Cache-Control: private\r\n"
 VARY: Final = b"Vary: X-Sandbox-ID, X-Sandbox-Namespace, X-Sandbox-Port\r\n"
 _CROSSINGS: Final = {
     Kind.CONTENT_LENGTH: Crossing.TRIMMED,
@@ -46,6 +47,8 @@ _BY_STATUS: Final = kind_set(Kind.CONTENT_LENGTH, Kind.UPGRADE)
 # Looking an enum's member up on its class is a call.
 HEADER: Final = NamedBy.HEADER
 _NO_CHANGES: Final[dict[int, bytes]] = {}
+# With a value, `private` is about single headers.
+_PRIVATE_ALREADY = re.compile(rb"(?:^|[,\s])(?:no-store|private)(?:[,;\s]|$)", re.IGNORECASE)
 _NO_STORE = re.compile(rb"(?:^|[,\s])no-store(?:[,;=\s]|$)", re.IGNORECASE)
 
 
@@ -131,18 +134,23 @@ def crossing_response_head(
     scope: ResponseScope | None,
     add_chunked: bool = False,
     connection: bytes = b"",
+    is_private: bool = False,
 ) -> bytes:
     """Returns the head that the client is sent.
 
     `add_chunked` frames a body that had no length; `drop_chunked` is for HTTP/1.0 clients; `connection` is the value of the
-    Connection header, empty for none. `scope` may be None when the head does not need it.
+    Connection header, empty for none. `scope` may be None when the head does not need it. `is_private` is for what a browser
+    got by its session: no cache that others use too may keep it.
     """
-    if head.is_plain and not connection and not add_chunked:
+    if head.is_plain and not connection and not add_chunked and not is_private:
         return head.block
     tail = b"Transfer-Encoding: chunked\r\n" if add_chunked else b""
     if connection:
         tail += b"Connection: %b\r\n" % connection
-    if scope is not None and scope.named_by is HEADER and _may_be_kept(head):
+    if is_private:
+        if head.status >= 200 and not _is_kept_by_browsers_alone(head):
+            tail = PRIVATE + tail
+    elif scope is not None and scope.named_by is HEADER and _may_be_kept(head):
         tail = VARY + tail
     judged = _JUDGED
     if head.status < 200 or head.status in (204, 426):
@@ -183,6 +191,16 @@ def _by_status(head: ResponseHead, kind: int, value: bytes) -> bytes:
         return value if head.status in (101, 426) else b""
     # RFC 9110 §8.6: no length in a 1xx or 204. A proxy behind us could take such a 1xx for the whole answer.
     return b"" if head.status < 200 or (head.status == 204 and head.content_length) else value
+
+
+def _is_kept_by_browsers_alone(head: ResponseHead) -> bool:
+    """Returns True when the response itself says that no shared cache may keep it (RFC 9111 §5.2.2)."""
+    return any(
+        kind == Kind.CACHING
+        and name.lower() == b"cache-control"
+        and _PRIVATE_ALREADY.search(value) is not None
+        for kind, name, value, _ in head.special
+    )
 
 
 def _may_be_kept(head: ResponseHead) -> bool:

@@ -266,6 +266,56 @@ async def test_a_sandbox_can_set_no_cookie_of_the_router_s(tmp_path: Path, name:
     assert answer.headers["set-cookie"] == "own=1"
 
 
+# --- what people see, and what caches keep --------------------------------------------------
+
+
+async def test_what_a_session_got_is_for_its_browser_alone(browser: Browser) -> None:
+    await browser.begin(link())
+    assert (await browser.ask(**TYPED)).headers["cache-control"] == "private"
+    by_token = await browser.ask(Authorization=f"Bearer {bearer()}")
+    assert "cache-control" not in by_token.headers
+
+
+async def test_a_person_without_a_session_reads_what_is_needed(browser: Browser) -> None:
+    answer = await browser.ask(**TYPED)
+    assert (answer.status, answer.code) == (401, "unauthenticated")
+    assert b"This sandbox needs a link" in answer.body
+    assert "basic" not in answer.headers["www-authenticate"].lower(), "no dialog hides the page"
+    over = await browser.begin("nonsense")
+    assert b"This link does not work any more" in over.body
+    program = await browser.ask()
+    assert program.detail == "Credentials are required."
+
+
+async def test_a_person_without_a_session_is_sent_to_sign_in(tmp_path: Path) -> None:
+    async with browsing(tmp_path, login_url="https://login.example/start") as browser:
+        answer = await browser.ask("/lab", **TYPED)
+        assert answer.status == 303
+        back = f"http%3A%2F%2F{BOX}%3A{browser.port}%2Flab"
+        assert answer.headers["location"] == f"https://login.example/start?rd={back}"
+        assert (await browser.ask("/lab")).status == 401
+        preflight = await browser.ask(
+            "/api", "OPTIONS", Origin="https://a.example", Access_Control_Request_Method="PUT"
+        )
+        assert preflight.status == 401
+
+
+async def test_who_is_somebody_else_can_sign_out_on_the_page_that_says_so(browser: Browser) -> None:
+    await browser.begin(link())
+    refused = await browser.begin(link(sub="mallory"), **{"Sec-Fetch-Site": "cross-site"})
+    assert b'<form method="post" action="/.sandbox-router/logout">' in refused.body
+    out = await browser.ask(
+        "/.sandbox-router/logout",
+        "POST",
+        Origin=browser.origin(),
+        **{**TYPED, "Sec-Fetch-Site": "same-origin"},
+    )
+    assert b"You have signed out" in out.body
+    assert (
+        await browser.begin(link(sub="mallory"), **{"Sec-Fetch-Site": "cross-site"})
+    ).status == 303
+
+
 # --- the end --------------------------------------------------------------------------------
 
 

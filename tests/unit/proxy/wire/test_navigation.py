@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from router.proxy.wire.navigation import fetch_mode, is_navigation, missing_slash
+from router.proxy.wire.navigation import (
+    fetch_mode,
+    is_navigation,
+    is_shown_to_a_person,
+    missing_slash,
+)
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import parse_request
 from router.routing.endpoint import SandboxRef
@@ -39,6 +44,28 @@ def test_a_browser_that_opens_a_page_is_known(lines: tuple[str, ...], expected: 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "get"])
 def test_no_other_method_opens_a_page(method: str) -> None:
     assert not is_navigation(head_of("Sec-Fetch-Mode: navigate", line=f"{method} / HTTP/1.1"))
+
+
+@pytest.mark.parametrize(
+    ("method", "line", "expected"),
+    [
+        ("GET", BROWSER, True),
+        ("POST", "Sec-Fetch-Mode: navigate", True),
+        ("POST", BROWSER, True),
+        ("HEAD", BROWSER, True),
+        ("PUT", "Sec-Fetch-Mode: navigate", True),
+        ("PUT", BROWSER, False),
+        ("OPTIONS", BROWSER, False),
+        ("GET", "Sec-Fetch-Mode: cors", False),
+        ("GET", "Accept: */*", False),
+    ],
+)
+def test_what_a_person_sees_is_known(method: str, line: str, expected: bool) -> None:
+    assert is_shown_to_a_person(head_of(line, line=f"{method} / HTTP/1.1")) is expected
+
+
+def test_an_upgrade_is_shown_to_nobody() -> None:
+    assert not is_shown_to_a_person(head_of(*UPGRADE, BROWSER))
 
 
 def test_an_upgrade_opens_no_page() -> None:

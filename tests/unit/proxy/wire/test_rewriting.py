@@ -10,7 +10,7 @@ from router.proxy.wire.header_rules import RESPONSE_KINDS, Kind
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import parse_request, resolve_target_form
 from router.proxy.wire.response_head import parse_response
-from router.proxy.wire.rewriting import VARY, ResponseScope, crossing_response_head
+from router.proxy.wire.rewriting import PRIVATE, VARY, ResponseScope, crossing_response_head
 from router.routing.endpoint import SandboxRef
 from router.routing.target import NamedBy, Target
 from tests.unit.proxy.messages import field_names, field_values, white_space
@@ -24,6 +24,7 @@ def returned(
     drop_chunked: bool = False,
     connection: bytes = b"",
     scope: ResponseScope | None = None,
+    is_private: bool = False,
 ) -> list[bytes]:
     """Returns the lines that the client is sent."""
     encoded = [text.encode("latin-1") if isinstance(text, str) else text for text in lines]
@@ -34,6 +35,7 @@ def returned(
         drop_chunked=drop_chunked,
         connection=connection,
         scope=scope,
+        is_private=is_private,
     )
     assert data.endswith(b"\r\n\r\n")
     out = data[:-4].split(b"\r\n")
@@ -460,3 +462,51 @@ def test_a_prefix_that_a_front_took_off_comes_back_too() -> None:
         b"Location: /tools/s/team/box/8888/x",
         b"Set-Cookie: a=b; Path=/tools/s/team/box/8888/",
     ]
+
+
+# --- what is for one browser alone ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        ("Cache-Control: public, max-age=60",),
+        ("Cache-Control: max-age=60",),
+        ('Cache-Control: private="Set-Cookie"',),
+        ("Cache-Control: x-private",),
+        ('ETag: "a"', "Content-Length: 0"),
+        ("Connection: keep-alive",),
+    ],
+)
+def test_what_a_session_got_is_kept_by_no_shared_cache(lines: tuple[str, ...]) -> None:
+    crossed = [line for line in lines if not line.startswith("Connection")]
+    assert returned(*lines, is_private=True) == [
+        b"HTTP/1.1 200 OK",
+        *(line.encode() for line in crossed),
+        PRIVATE.strip(),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["private", "no-store", "max-age=60, Private", "PRIVATE,max-age=60", "no-store, x"]
+)
+def test_what_says_so_itself_crosses_as_it_came(value: str) -> None:
+    assert returned(f"Cache-Control: {value}", is_private=True) == [
+        b"HTTP/1.1 200 OK",
+        f"Cache-Control: {value}".encode(),
+    ]
+
+
+def test_an_interim_answer_is_kept_by_nobody_anyway() -> None:
+    assert returned(line="HTTP/1.1 103 Early Hints", is_private=True) == [
+        b"HTTP/1.1 103 Early Hints"
+    ]
+
+
+@pytest.mark.parametrize(
+    "cookie", ["__Host-sandbox-router=v", "sandbox-router=v; Path=/", "=sandbox-router=v"]
+)
+def test_no_sandbox_sets_the_router_s_cookie(cookie: str) -> None:
+    for scope in (scope_by(NamedBy.HOST), scope_by(NamedBy.HEADER), scope_by(NamedBy.PATH)):
+        assert returned(f"Set-Cookie: {cookie}", scope=scope) == [b"HTTP/1.1 200 OK"]

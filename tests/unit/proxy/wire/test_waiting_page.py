@@ -7,14 +7,18 @@ import hashlib
 import re
 
 from router.errors import SandboxWaking
+from router.proxy.wire.error_answers import answer_for
 from router.proxy.wire.local_responses import error_answer
 from router.proxy.wire.waiting_page import HEADERS, RELOAD_S, page_about
+from tests.unit.proxy.wire.test_forwarding import STRANGER, head_of
 
 
 def response(*, is_head: bool = False) -> tuple[str, dict[str, str], str]:
     error = SandboxWaking()
     error.page_about = "team-a/box"
-    raw = error_answer(error, is_head=is_head, close=False).decode()
+    method = "HEAD" if is_head else "GET"
+    head = head_of(line=f"{method} / HTTP/1.1")
+    raw = answer_for(error, head, STRANGER, close=False).decode()
     head, _, body = raw.partition("\r\n\r\n")
     status, *lines = head.split("\r\n")
     return status, dict(line.split(": ", 1) for line in lines), body
