@@ -11,6 +11,7 @@ from router.auth.anonymous import AnonymousAuthenticator
 from router.auth.authenticator import Authenticator
 from router.auth.chain import AuthenticatorChain
 from router.auth.claims import ClaimRules
+from router.auth.forwarded import ForwardedAuthenticator
 from router.auth.grant_authorizer import GrantAuthorizer
 from router.auth.mtls import CertificateAuthenticator
 from router.auth.policy import CurrentPolicy
@@ -92,7 +93,7 @@ def build_access(
         bearer = [
             _bearer_verifier(mode, settings, access, reviewer)
             for mode in auth.auth
-            if mode != "mtls"
+            if mode not in ("mtls", "forwarded")
         ]
         session, links = _sessions(settings, access)
         chain = AuthenticatorChain(
@@ -101,6 +102,8 @@ def build_access(
             certificate_before=_after("mtls", auth.auth),
             session=session,
             links=links,
+            forwarded=ForwardedAuthenticator() if "forwarded" in auth.auth else None,
+            forwarded_first="mtls" in _after("forwarded", auth.auth),
         )
         access.authenticator = chain
         access.failures = chain.failures

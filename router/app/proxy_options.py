@@ -14,6 +14,7 @@ from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.proxy.ports import NEVER, ProxyOptions
 from router.proxy.session_paths import SessionPaths
+from router.proxy.wire.forwarded_identity import IdentityHeaders
 from router.proxy.wire.session_cookie import OF_A_HOST, OF_A_PATH, ON_LOOPBACK, SessionRules
 from router.proxy.wire.stripping import Stripped
 from router.routing.elsewhere import Elsewhere
@@ -55,6 +56,7 @@ def options_of(settings: Settings) -> ProxyOptions:
         passes_preflights=settings.auth.cors_preflight == "pass",
         login_url=settings.browsers.login_url or "",
         sessions=session_rules_of(settings),
+        identity_headers=_identity_headers(settings),
         stripped=_stripped(settings),
     )
 
@@ -79,11 +81,21 @@ def session_paths_of(desk: SessionDesk | None, options: ProxyOptions) -> Session
 
 
 def _stripped(settings: Settings) -> Stripped | None:
-    """Returns what no sandbox is sent, the router's own cookies among it."""
+    """Returns what no sandbox is sent, the router's own cookies and what says who signed in among it."""
+    headers = list(settings.routing.strip_headers)
+    headers += [h for h in (settings.auth.identity_header, settings.auth.groups_header) if h]
     cookies = list(settings.routing.strip_cookies)
     if settings.browsers.session_key_file is not None:
         cookies += [name.decode("ascii") for name in (OF_A_HOST, OF_A_PATH, ON_LOOPBACK)]
-    return Stripped.of(settings.routing.strip_headers, cookies)
+    return Stripped.of(headers, cookies)
+
+
+def _identity_headers(settings: Settings) -> IdentityHeaders | None:
+    auth = settings.auth
+    if "forwarded" not in auth.auth or auth.identity_header is None:
+        return None
+    groups = (auth.groups_header or "").encode("ascii")
+    return IdentityHeaders(auth.identity_header.encode("ascii"), groups)
 
 
 def places_of(settings: Settings, elsewhere: Elsewhere) -> Places:

@@ -18,7 +18,7 @@ class Credentials:
     layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one. `fetch_mode` is the raw value of
     Sec-Fetch-Mode, no credential but what a browser says it asks for: it decides which challenges make sense.
     `session` is the value of this sandbox's session cookie. `link` is the link's token of a request that begins a session, b""
-    where it brings none; None for every other request.
+    where it brings none; None for every other request. `forwarded` is whom a trusted proxy says that it has signed in.
     """
 
     authorization: bytes | None = None
@@ -28,6 +28,7 @@ class Credentials:
     fetch_mode: bytes | None = None
     session: bytes | None = None
     link: bytes | None = None
+    forwarded: ForwardedIdentity | None = None
 
     def __repr__(self) -> str:
         values = {
@@ -37,6 +38,7 @@ class Credentials:
             "certificate": self.certificate,
             "session": self.session,
             "link": self.link,
+            "forwarded": self.forwarded,
         }
         return (
             f"<Credentials offered={[name for name, value in values.items() if value is not None]}>"
@@ -52,6 +54,13 @@ class CertificateIdentity:
     """`uri`, `dns` or `cn`."""
     not_after: float | None = None
     """When the certificate expires (Unix seconds); None when a trusted proxy vouches for it and doesn't say."""
+
+
+class ForwardedIdentity(NamedTuple):
+    """Who has signed in at a trusted proxy; `subject` "" where it doesn't say one name."""
+
+    subject: str
+    groups: tuple[str, ...] = ()
 
 
 class Authenticated(NamedTuple):

@@ -1,7 +1,8 @@
 """AuthenticatorChain: which of a request's credentials decides who calls.
 
 A bearer token is looked for in X-Sandbox-Token, then Authorization (as Bearer, or as the password of Basic), then the
-offered WebSocket subprotocol; the verifiers are asked in the configured order. A session counts where there is none. Whatever is presented for an enabled mode must be valid: an invalid
+offered WebSocket subprotocol; the verifiers are asked in the configured order. Where there is none, a session counts, then a certificate or
+whom a proxy has signed in. Whatever is presented for an enabled mode must be valid: an invalid
 credential is never passed over for a better one.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from router.auth.anonymous import ANONYMOUS
 from router.auth.authenticator import Authenticated, Credentials
 from router.auth.basic import CHALLENGE, basic_token, helps, looks_like_a_gateway_token
+from router.auth.forwarded import ForwardedAuthenticator
 from router.auth.mtls import CertificateAuthenticator
 from router.auth.principal import Principal
 from router.auth.verifier import BearerVerifier, Reason, Refusal, Verdict
@@ -34,7 +36,8 @@ class AuthenticatorChain:
 
     `bearer` are the verifiers of bearer tokens; `certificate` is mode `mtls`, None when it is off; `certificate_before` are the
     bearer modes that stand behind `mtls`; `anonymous` says that a caller without any credential is let in. `session` verifies the
-    cookies of people's browsers, `links` what they begin a session by; None and () when there are no sessions.
+    cookies of people's browsers, `links` what they begin a session by; None and () when there are no sessions. `forwarded` is that
+    mode, None when it is off; `forwarded_first` says that it stands before `mtls`.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class AuthenticatorChain:
         anonymous: bool = False,
         session: BearerVerifier | None = None,
         links: Sequence[BearerVerifier] = (),
+        forwarded: ForwardedAuthenticator | None = None,
+        forwarded_first: bool = False,
     ) -> None:
         self._bearer = tuple(bearer)
         self._certificate = certificate
@@ -53,6 +58,8 @@ class AuthenticatorChain:
         self._anonymous = anonymous
         self._session = session
         self._links = tuple(links)
+        self._forwarded = forwarded
+        self._forwarded_first = forwarded_first
         self.failures: Counter[tuple[str, str]] = Counter()
         """Refused credentials by (mode, reason); both come from closed sets."""
         self.generation = 0
@@ -63,6 +70,8 @@ class AuthenticatorChain:
         modes = [verifier.mode for verifier in self._bearer]
         if self._certificate is not None:
             modes.insert(len(modes) - len(self._certificate_before), "mtls")
+        if self._forwarded is not None:
+            modes.append("forwarded")
         if self._anonymous:
             modes.append("none")
         return f"<AuthenticatorChain {','.join(modes)}>"
@@ -138,6 +147,7 @@ class AuthenticatorChain:
             self._anonymous
             or (self._certificate is not None and credentials.certificate is not None)
             or (self._session is not None and credentials.session is not None)
+            or (self._forwarded is not None and credentials.forwarded is not None)
         )
         if has_other and (token is None or not self._is_ours(token)):
             return self._without_bearer(credentials, consumed=False)
@@ -194,12 +204,25 @@ class AuthenticatorChain:
     def _without_bearer(self, credentials: Credentials, *, consumed: bool) -> Authenticated:
         if self._session is not None and credentials.session is not None:
             return self._by_session(credentials.session, credentials)
-        if self._certificate is not None and credentials.certificate is not None:
-            verdict = self._certificate.verify(credentials.certificate)
-            return Authenticated(self._accept(verdict, credentials), consumed)
+        verdicts = [self._of_certificate(credentials), self._of_forwarded(credentials)]
+        if self._forwarded_first:
+            verdicts.reverse()
+        for verdict in verdicts:
+            if verdict is not None:
+                return Authenticated(self._accept(verdict, credentials), consumed)
         if self._anonymous:
             return Authenticated(ANONYMOUS, consumed)
         raise self._refused(_MISSING, credentials)
+
+    def _of_certificate(self, credentials: Credentials) -> Verdict | None:
+        if self._certificate is None or credentials.certificate is None:
+            return None
+        return self._certificate.verify(credentials.certificate)
+
+    def _of_forwarded(self, credentials: Credentials) -> Verdict | None:
+        if self._forwarded is None or credentials.forwarded is None:
+            return None
+        return self._forwarded.verify(credentials.forwarded)
 
     def _go_on(
         self,

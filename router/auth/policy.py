@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from router.auth.principal import Grant, Principal
 
-MATCHED_MODES = ("jwt", "token-review", "mtls")
+MATCHED_MODES = ("jwt", "token-review", "mtls", "forwarded")
 """The modes whose callers have only what rules, tokens and RBAC grant; the others may call everything."""
 KINDS = ("uri", "dns", "cn")
 

@@ -74,6 +74,7 @@ class Admission:
         self._authorizer = authorizer
         self._identity_in_header = identity_in_header
         self._options = options
+        self._identity_headers = options.identity_headers
         self._session_use = SessionUse(options.sessions)
         self._has_sessions = options.sessions is not None
         self._absence = Absence(source=source, authorizer=authorizer, options=options)
@@ -314,6 +315,9 @@ class Admission:
             subprotocol_token(head.subprotocols),
             certificate,
             fetch_mode(head),
+            forwarded=self._identity_headers.read(head)
+            if self._identity_headers is not None and caller.peer.is_trusted
+            else None,
         )
 
     def _check_bounds(self, request: Request) -> None:

@@ -10,6 +10,7 @@ from router.auth.principal import Principal
 from router.errors import RouterError
 from router.proxy.delivery import Delivery
 from router.proxy.outcome import Outcome
+from router.proxy.wire.forwarded_identity import IdentityHeaders
 from router.proxy.wire.peer import Network, Peer
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.session_cookie import SessionRules
@@ -393,8 +394,7 @@ class ProxyOptions:
     """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
     passes_preflights: bool = False
     """Whether a CORS preflight, which carries no credential, goes to its sandbox unauthenticated."""
-    login_url: str = ""
-    """Where people sign in whose browser brings no credential; "" for nowhere."""
+    login_url: str = ""  # where people sign in; "": nowhere
     sessions: SessionRules | None = None  # None: there are none
-    stripped: Stripped | None = None
-    """What a front adds for itself, and must not reach sandboxes."""
+    identity_headers: IdentityHeaders | None = None  # None: no proxy says who signed in
+    stripped: Stripped | None = None  # what a front adds for itself, and must not reach sandboxes

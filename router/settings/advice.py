@@ -29,6 +29,8 @@ MODE_OF = {
     "jwt-audience": "jwt",
     "static-token-file": "static",
     "token-review-audiences": "token-review",
+    "identity-header": "forwarded",
+    "groups-header": "forwarded",
 }
 DISCOVERY_OF = {"sandboxes-file": "file", "namespaces": "kubernetes", "max-staleness": "kubernetes"}
 
@@ -78,6 +80,12 @@ def _authorities_are_asked(candidate: Candidate) -> Iterator[Problem]:
 
 
 def _callers_have_grants(candidate: Candidate) -> Iterator[Problem]:
+    if "forwarded" in candidate["auth"] and candidate["policy-file"] is None:
+        yield candidate.problem(
+            "auth",
+            "whom a proxy has signed in has no grants: only rules give some",
+            "set policy-file",
+        )
     bare = [mode for mode in candidate["auth"] if mode in ("token-review", "mtls")]
     if bare and candidate["policy-file"] is None and not candidate["subject-access-review"]:
         yield candidate.problem(

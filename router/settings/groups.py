@@ -92,6 +92,8 @@ class Auth:
     token_review_audiences: tuple[str, ...]
     token_review_ttl_s: float
     token_review_stale_s: float
+    identity_header: str | None
+    groups_header: str | None
     cors_preflight: str
     policy_file: Path | None
     subject_access_review: bool

@@ -43,7 +43,7 @@ def _somebody_said_who_may_call(candidate: Candidate) -> Iterator[Problem]:
         yield candidate.problem(
             "auth",
             "no authentication mode is set",
-            f"set auth to jwt, static, token-review or mtls (flag --auth, environment {TABLE['auth'].variable}, "
+            f"set auth to jwt, static, token-review, mtls or forwarded (flag --auth, environment {TABLE['auth'].variable}, "
             f"file key auth), or give a token in {STATIC_TOKEN_VARIABLE}; "
             "to let every caller reach every sandbox, say so: auth: none",
         )
@@ -81,6 +81,29 @@ def _mtls_callers_can_arrive(candidate: Candidate) -> Iterator[Problem]:
             "auth",
             "mtls is a mode, but no client certificate is ever seen",
             "set mtls to optional or required, or name the trusted-proxies that hand on X-Forwarded-Client-Cert",
+        )
+
+
+def _forwarded_is_complete(candidate: Candidate) -> Iterator[Problem]:
+    if "forwarded" not in (candidate["auth"] or ()):
+        return
+    if candidate["identity-header"] is None:
+        yield candidate.problem(
+            "auth",
+            "forwarded has no header to read",
+            "set identity-header to the one in which the proxy says who has signed in",
+        )
+    if not candidate["trusted-proxies"]:
+        yield candidate.problem(
+            "auth",
+            "forwarded has no proxy to believe",
+            "set trusted-proxies to the proxy's network; everybody else could write that header too",
+        )
+    if any(network.prefixlen == 0 for network in candidate["trusted-proxies"] or ()):
+        yield candidate.problem(
+            "trusted-proxies",
+            "is everybody, and auth has forwarded: whoever writes the header would be believed",
+            "name the networks of your proxies alone",
         )
 
 
@@ -285,6 +308,7 @@ RULES: tuple[Rule, ...] = (
     _static_has_a_token,
     _jwt_has_keys,
     _mtls_callers_can_arrive,
+    _forwarded_is_complete,
     _sessions_can_begin,
     _somewhere_to_connect,
     _listeners_keep_apart,

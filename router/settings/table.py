@@ -21,7 +21,7 @@ SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 STATIC_TOKEN_VARIABLE = "ROUTER_AUTH_TOKEN"  # noqa: S105 - a variable's name
 OPEN_DOOR_VARIABLE = "ALLOW_UNAUTHENTICATED_ROUTER"
 
-MODES = ("jwt", "static", "token-review", "mtls", "none")
+MODES = ("jwt", "static", "token-review", "mtls", "forwarded", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,8 @@ AUTH = (
     _row("token-review-audiences", values.texts(metavar="AUDIENCE"), "", "Audiences that a Kubernetes token must be for.", shown_default="the API server's own"),
     _row("token-review-ttl", values.duration(longest_s=3600), "30s", "How long an answer of the TokenReview or SubjectAccessReview API is believed; 0 = asked each time."),
     _row("token-review-stale", values.duration(longest_s=86400), "5m", "How much longer a yes of these APIs is believed while the API server does not answer; 0 = not at all."),
+    _row("identity-header", values.header_name(), "off", "The header in which a proxy in front says who has signed in, for `forwarded`: such as `X-Auth-Request-Email`. Believed of `trusted-proxies` alone, and no sandbox is sent it."),
+    _row("groups-header", values.header_name(), "off", "The header in which it says that person's groups, a list with commas; likewise."),
     _row("cors-preflight", values.choice("off", "pass"), "off", "Whether a CORS preflight, which browsers send without a credential, goes to the sandbox all the same: unauthenticated, without body and cookies. `pass` lets anyone learn which sandboxes exist, and send them OPTIONS."),
     _row("policy-file", places.file_path(), "off", "Grants for principals (YAML), revoked tokens. Reloaded when it changes."),
     _row("subject-access-review", values.boolean(), "false", "Ask Kubernetes RBAC whether the caller may `connect` `sandboxes/proxy`."),

@@ -280,6 +280,14 @@ def printable(value: str) -> str:
 
 
 NAME_PATTERN = re.compile(r"[!#$%&'+.^_`|~0-9A-Za-z-]+\*?")
+HEADER_NAME = re.compile(r"[0-9a-z]+(?:-[0-9a-z]+)*")
+ROUTERS_HEADERS = frozenset(
+    {
+        *("authorization", "cookie", "origin", "referer", "forwarded", "x-sandbox-token"),
+        *("x-sandbox-id", "x-sandbox-namespace", "x-sandbox-port", "x-forwarded-client-cert"),
+        *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix"),
+    }
+)
 NEEDED_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "expect"}
 )
@@ -303,6 +311,22 @@ def header_names() -> Kind:
         return name
 
     return Kind("list", "NAME[*],...", parse, list, is_list=True)
+
+
+def header_name() -> Kind:
+    """A header's name, in lower case; None for `off` or an empty text."""
+
+    def parse(text: str) -> str | None:
+        if not text or text.lower() in OFF_WORDS:
+            return None
+        name = text.lower()
+        if not HEADER_NAME.fullmatch(name) or name in NEEDED_HEADERS | ROUTERS_HEADERS:
+            raise BadValueError(
+                f"is no header for that: {text!r}", "write a name such as X-Auth-Request-Email"
+            )
+        return name
+
+    return Kind("header", "NAME", parse, lambda value: "off" if value is None else value)
 
 
 def cookie_names() -> Kind:

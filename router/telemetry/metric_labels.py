@@ -24,7 +24,17 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ROUTER_ERROR_CODES = tuple(sorted(set(_error_codes())))
 OUTCOMES = ("success", "failure")
 AUTHZ_DECISIONS = ("allow", "deny", "unauthenticated", "unavailable")
-AUTH_MODES = ("none", "static", "jwt", "token-review", "mtls", OTHER)
+AUTH_MODES = (
+    "none",
+    "static",
+    "jwt",
+    "token-review",
+    "mtls",
+    "forwarded",
+    "session",
+    "link",
+    OTHER,
+)
 AUTH_FAILURE_REASONS = (*(reason.value for reason in Reason), OTHER)
 SANDBOX_STATES = tuple(state.value for state in State)
 INDEX_EVENTS = ("reported", "evicted")
@@ -45,7 +55,9 @@ SETTING_OF_SOURCE = {
     "sandboxes": "sandboxes-file",
     "policy": "policy-file",
     "jwt_secret": "jwt-secret-file",
+    "session_key": "session-key-file",
     "jwks": "jwks-file",
+    "jwks_ca": "jwks-ca-file",
     "jwks_url": "jwks-url",
     "static_token": "static-token-file",
     "tls_cert": "tls-cert-file",

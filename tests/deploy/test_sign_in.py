@@ -60,11 +60,11 @@ def certificates(folder):
     return authority
 
 
-def oauth2_proxy_of(folder, port, front_port, issuer_url):
+def oauth2_proxy_of(folder, port, front_port, issuer_url, example=FOLDER):
     (folder / "client-secret").write_text("secret")
     (folder / "cookie-secret").write_text("0123456789abcdef0123456789abcdef")
     config = fronts.changed(
-        FOLDER / "oauth2-proxy.cfg",
+        example / "oauth2-proxy.cfg",
         folder / "oauth2-proxy.cfg",
         {
             "127.0.0.1:4180": f"127.0.0.1:{port}",
@@ -79,9 +79,9 @@ def oauth2_proxy_of(folder, port, front_port, issuer_url):
     return [str(oauth2_proxy()), f"--config={config}"]
 
 
-def nginx_of(folder, port, router_port, proxy_port):
+def nginx_of(folder, port, router_port, proxy_port, example=FOLDER):
     config = fronts.changed(
-        FOLDER / "nginx.conf",
+        example / "nginx.conf",
         folder / "nginx.conf",
         {
             "listen 443 ": f"listen 127.0.0.1:{port} ",
@@ -96,8 +96,8 @@ def nginx_of(folder, port, router_port, proxy_port):
     return [found("nginx"), "-c", str(config), "-p", str(folder), "-e", "stderr"]
 
 
-@pytest.fixture
-async def world(tmp_path):
+@contextlib.asynccontextmanager
+async def everything_of(example, tmp_path):
     try:
         oauth2_proxy()
     except ToolMissing as error:
@@ -113,25 +113,35 @@ async def world(tmp_path):
             "groups": ["sandbox-users"],
         }
         signer = await stack.enter_async_context(issuer(**person))
+        policy_changes = {"team-a": "default"}
+        router_changes = {"/etc/sandbox-router": str(tmp_path)}
+        if example is FOLDER:
+            policy_changes["https://issuer.example.com"] = signer.url
+            router_changes["https://issuer.example.com"] = signer.url
+        else:
+            login = "https://auth.sandbox.example.com"
+            router_changes[login] = f"{login}:{port}"
         fronts.changed(
-            FOLDER / "policy.yaml",
+            example / "policy.yaml",
             tmp_path / "policy.yaml",
-            {"https://issuer.example.com": signer.url, "team-a": "default"},
+            policy_changes,
         )
         settings = fronts.changed(
-            FOLDER / "router.yaml",
+            example / "router.yaml",
             tmp_path / "router.yaml",
-            {"https://issuer.example.com": signer.url, "/etc/sandbox-router": str(tmp_path)},
+            router_changes,
         )
         router = await stack.enter_async_context(
             fronts.router(sandbox.port, tmp_path, config=settings, auth=None)
         )
         proxy, proxy_log = await stack.enter_async_context(
-            running(oauth2_proxy_of(tmp_path, proxy_port, port, signer.url), tmp_path, "proxy")
+            running(
+                oauth2_proxy_of(tmp_path, proxy_port, port, signer.url, example), tmp_path, "proxy"
+            )
         )
         await fronts.wait_until_ready(f"http://127.0.0.1:{proxy_port}/ping", proxy, proxy_log)
         nginx, nginx_log = await stack.enter_async_context(
-            running(nginx_of(tmp_path, port, router.port, proxy_port), tmp_path, "nginx")
+            running(nginx_of(tmp_path, port, router.port, proxy_port, example), tmp_path, "nginx")
         )
         front = fronts.Front("oauth2-proxy", port, authority, {})
         connector = aiohttp.TCPConnector(ssl=front.tls(), resolver=fronts.Here())
@@ -145,6 +155,19 @@ async def world(tmp_path):
                             break
                 await asyncio.sleep(0.05)
         yield World(front, browser, signer)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with everything_of(FOLDER, tmp_path) as world:
+        yield world
+
+
+@pytest.fixture
+async def told_world(tmp_path):
+    """Where nginx tells the router who has signed in, and the router does the rest."""
+    async with everything_of(FOLDER / "forwarded", tmp_path) as world:
+        yield world
 
 
 async def test_a_person_signs_in_and_comes_back_to_the_very_page(world):
@@ -247,3 +270,72 @@ async def test_no_part_of_a_session_passes(world, sent, arrives):
         told = dict(json.loads(await response.text())["headers"])
 
     assert told.get("cookie") == arrives
+
+
+# --- the router is told who has signed in ---------------------------------------------------
+
+
+async def test_a_person_whom_the_router_sends_to_sign_in_comes_back_to_the_very_page(told_world):
+    status, url, body = await told_world.sign_in()
+
+    assert status == 200, body
+    assert str(url) == f"{told_world.origin}/page?a=1&b=2"
+    told = dict(json.loads(body)["headers"])
+    assert not [name for name in told if name.startswith("x-auth-request")]
+    assert "oauth2_session" not in body
+
+
+async def test_of_another_group_the_policy_lets_nobody_in(told_world):
+    told_world.issuer.claims["groups"] = ["others"]
+
+    status, _, body = await told_world.sign_in()
+
+    assert status == 403
+    assert "<code>403 forbidden</code>" in body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Auth-Request-Email": "ada@example.com", "X-Auth-Request-Groups": "sandbox-users"},
+        {"X_Auth_Request_Email": "ada@example.com", "X_Auth_Request_Groups": "sandbox-users"},
+        {"x-auth-request-email": "ada@example.com", "X-AUTH-REQUEST-GROUPS": "sandbox-users"},
+    ],
+)
+async def test_nobody_is_believed_who_says_it_himself(told_world, headers):
+    async with told_world.browser.get(told_world.url("/api"), headers=headers) as response:
+        assert response.status == 401
+        assert response.headers["X-Sandbox-Router-Error"] == "unauthenticated"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "own"}, 200),
+        ({"Origin": "https://8888-evil.sandbox.example.com"}, 403),
+        ({"Origin": "null"}, 403),
+        ({}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+    ],
+)
+async def test_the_router_itself_refuses_foreign_pages(told_world, headers, status):
+    await told_world.sign_in()
+    own = told_world.origin
+    sent = {name: own if value == "own" else value for name, value in headers.items()}
+    url = told_world.url("/upload")
+
+    async with told_world.browser.post(url, data=b"x", headers=sent) as response:
+        assert response.status == status
+        assert status == 200 or response.headers["X-Sandbox-Router-Error"] == "cross_origin"
+
+
+async def test_a_websocket_of_a_person_opens_from_the_pages_own_origin_alone(told_world):
+    await told_world.sign_in()
+    url = told_world.url("/socket", "wss")
+    async with told_world.browser.ws_connect(url, origin=told_world.origin) as socket:
+        await socket.send_str("hello")
+        assert (await socket.receive_str()).endswith(" hello")
+
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await told_world.browser.ws_connect(url, origin="https://8888-evil.sandbox.example.com")
+    assert refused.value.status == 403

@@ -53,7 +53,7 @@
 {{- define "router.authModes" -}}
 {{- $auth := get .Values.config "auth" -}}
 {{- if not $auth -}}
-{{- fail "config.auth is not set: say who may call. One or more of jwt, static, token-review, mtls (for example --set config.auth={token-review}), or {none} to let everybody in on purpose." -}}
+{{- fail "config.auth is not set: say who may call. One or more of jwt, static, token-review, mtls, forwarded (for example --set config.auth={token-review}), or {none} to let everybody in on purpose." -}}
 {{- end -}}
 {{- if kindIs "string" $auth -}}{{- $auth -}}{{- else -}}{{- join "," $auth -}}{{- end -}}
 {{- end -}}
@@ -90,6 +90,9 @@
 {{- end -}}
 {{- if and (has "jwt" $modes) (not $files.jwtSecret.secret) (not $files.jwks.secret) (not $files.jwks.configMap) (not (get $config "jwks-url")) -}}
 {{- fail "config.auth has jwt: set files.jwtSecret.secret, files.jwks.secret, files.jwks.configMap or config.jwks-url, so that tokens can be verified." -}}
+{{- end -}}
+{{- if and (has "forwarded" $modes) (or (not (get $config "identity-header")) (not (get $config "trusted-proxies"))) -}}
+{{- fail "config.auth has forwarded: set config.identity-header to the header in which the proxy says who has signed in, and config.trusted-proxies to that proxy's network." -}}
 {{- end -}}
 {{- if and $files.sessionKey.secret (has "none" $modes) -}}
 {{- fail "files.sessionKey is set, but config.auth is none: nobody needs a session. Remove one of them." -}}

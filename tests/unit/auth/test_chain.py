@@ -9,8 +9,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from router.auth.authenticator import Authenticated, CertificateIdentity, Credentials
+from router.auth.authenticator import (
+    Authenticated,
+    CertificateIdentity,
+    Credentials,
+    ForwardedIdentity,
+)
 from router.auth.chain import MAX_TOKEN_BYTES, AuthenticatorChain, bearer_token
+from router.auth.forwarded import ForwardedAuthenticator
 from router.auth.mtls import NOBODY, CertificateAuthenticator
 from router.auth.principal import Principal
 from router.auth.static import StaticTokenAuthenticator
@@ -667,3 +673,57 @@ def test_what_ends_sessions_ends_what_was_remembered() -> None:
     for listener in session.listeners:
         listener()
     assert chain.generation == 1
+
+
+# --- whom a proxy has signed in -------------------------------------------------------------
+
+ADA = ForwardedIdentity("ada@example.com")
+
+
+def _told(*bearer: Fake, first: bool = False, certificate: bool = False) -> AuthenticatorChain:
+    return AuthenticatorChain(
+        bearer=bearer,  # type: ignore[arg-type]
+        certificate=CertificateAuthenticator() if certificate else None,
+        session=Sessions(),
+        forwarded=ForwardedAuthenticator(),
+        forwarded_first=first,
+    )
+
+
+def test_whom_a_proxy_has_signed_in_calls_and_is_asked_for_each_time() -> None:
+    chain = _told()
+    answer = chain.authenticate(Credentials(forwarded=ADA))
+    assert isinstance(answer, Authenticated)
+    assert answer.principal.subject == "ada@example.com"
+    assert not answer.consumed_authorization
+    assert chain.valid_until(answer) == 0.0
+    assert repr(chain) == "<AuthenticatorChain forwarded>"
+
+
+def test_a_bearer_token_and_a_session_come_before_it() -> None:
+    chain = _told(Strict())
+    token = Credentials(authorization=b"Bearer mine-good", forwarded=ADA)
+    assert _mode(chain.authenticate(token)) == "jwt"
+    assert _mode(chain.authenticate(Credentials(session=b"s-good", forwarded=ADA))) == "session"
+    with pytest.raises(Unauthenticated):
+        chain.authenticate(Credentials(session=b"s-bad", forwarded=ADA))
+    with pytest.raises(Unauthenticated):
+        chain.authenticate(Credentials(authorization=b"Bearer mine-bad", forwarded=ADA))
+
+
+def test_of_a_certificate_and_a_proxy_s_word_the_mode_named_first_decides() -> None:
+    both = Credentials(certificate=ALICE, forwarded=ADA)
+    assert _mode(_told(certificate=True).authenticate(both)) == "mtls"
+    assert _mode(_told(certificate=True, first=True).authenticate(both)) == "forwarded"
+
+
+def test_a_proxy_s_word_that_is_not_clear_lets_nobody_in() -> None:
+    chain = _told(certificate=True, first=True)
+    with pytest.raises(Unauthenticated):
+        chain.authenticate(Credentials(certificate=ALICE, forwarded=ForwardedIdentity("")))
+    assert chain.failures["forwarded", "malformed"] == 1
+
+
+def test_where_the_mode_is_off_the_word_counts_for_nothing() -> None:
+    with pytest.raises(Unauthenticated):
+        _chain("jwt").authenticate(Credentials(forwarded=ADA))

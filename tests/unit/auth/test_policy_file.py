@@ -101,11 +101,11 @@ def test_ids_that_look_like_numbers_stay_as_they_are_written() -> None:
         ),
         (
             "rules:\n- principal: {mode: token_review}\n  sandboxes: []",
-            "line 2: rules[0].principal.mode must be one of jwt, token-review, mtls, not `token_review` (did you mean `token-review`?)",
+            "line 2: rules[0].principal.mode must be one of jwt, token-review, mtls, forwarded, not `token_review` (did you mean `token-review`?)",
         ),
         (
             "rules:\n- principal: {mode: static}\n  sandboxes: []",
-            "rules[0].principal.mode must be one of jwt, token-review, mtls, not `static`",
+            "rules[0].principal.mode must be one of jwt, token-review, mtls, forwarded, not `static`",
         ),
         (
             "rules:\n- principal: {identity: a, kind: san}\n  sandboxes: []",

@@ -199,7 +199,7 @@ def test_a_bad_auth_is_not_replaced_by_the_open_door() -> None:
     problems = refusal({"auth": "jwtt", "discovery": "dns"}, {"ALLOW_UNAUTHENTICATED_ROUTER": "1"})
 
     assert problems == [
-        "auth = 'jwtt' (flag --auth): is unknown (did you mean jwt?); write jwt, static, token-review, mtls or none"
+        "auth = 'jwtt' (flag --auth): is unknown (did you mean jwt?); write jwt, static, token-review, mtls, forwarded or none"
     ]
 
 
@@ -287,7 +287,7 @@ def test_one_message_names_everything_that_is_wrong_wherever_it_came_from(tmp_pa
 
 def test_nothing_at_all_is_told_the_two_things_that_must_be_said() -> None:
     assert refusal() == [
-        "auth: no authentication mode is set; set auth to jwt, static, token-review or mtls (flag --auth, environment "
+        "auth: no authentication mode is set; set auth to jwt, static, token-review, mtls or forwarded (flag --auth, environment "
         "SANDBOX_ROUTER_AUTH, file key auth), or give a token in ROUTER_AUTH_TOKEN; to let every caller reach every "
         "sandbox, say so: auth: none",
         "discovery: must be said outside of a cluster; set discovery to file (with sandboxes-file), kubernetes (with "

@@ -282,3 +282,52 @@ def test_keys_are_fetched_by_https_or_from_this_machine(text: str) -> None:
 def test_other_places_for_keys_are_refused(text: str, wrong: str) -> None:
     expected = f"{wrong}; write https://host/path (http only for localhost, 127.0.0.1 or [::1])"
     assert refusal(places.key_url(), text) == expected
+
+
+# --- origins and pages ---
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://console.example.com", "https://console.example.com"),
+        ("HTTPS://Console.Example.com:443/", "https://console.example.com"),
+        ("https://console.example.com:8443", "https://console.example.com:8443"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://a.localhost:80", "http://a.localhost"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+    ],
+)
+def test_an_origin_is_read_as_browsers_write_it(text: str, origin: str) -> None:
+    assert places.origins().read(text) == (origin,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        "null",
+        "console.example.com",
+        "https://*.example.com",
+        "https://a.example/path",
+        "https://me@a.example",
+        "https://a.example:0",
+        "https://a.example:99999",
+        "ftp://a.example",
+    ],
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    assert "no origin" in refusal(places.origins(), text)
+
+
+def test_an_origin_without_tls_is_on_this_machine() -> None:
+    assert "without TLS" in refusal(places.origins(), "http://console.example.com")
+
+
+def test_a_page_to_sign_in_at_is_a_url() -> None:
+    kind = places.page_url()
+    assert kind.read("https://login.example/start?a=b") == "https://login.example/start?a=b"
+    assert kind.read("http://login.intern/") == "http://login.intern/"
+    assert kind.read("off") is None
+    for wrong in ("login.example", "javascript:alert(1)", "https://me@a/", "https://a/#b", "/a"):
+        refusal(kind, wrong)

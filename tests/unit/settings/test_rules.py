@@ -312,3 +312,58 @@ def test_one_readable_file_in_a_list_of_kubeconfigs_is_enough(tmp_path: Path, fi
     environment = {"KUBECONFIG": f"{tmp_path}/none:{file}"}
 
     assert problems(environment, discovery="kubernetes") == []
+
+
+# --- people in browsers ---
+
+
+PROXIED = {"auth": "forwarded", "identity_header": "X-User", "trusted_proxies": "10.0.0.0/8"}
+
+
+def test_whom_a_proxy_signs_in_needs_a_header_and_a_proxy() -> None:
+    assert problems(**PROXIED) == []
+    assert problems(**{**PROXIED, "identity_header": "off"}) == [
+        "auth = forwarded (flag --auth): forwarded has no header to read; "
+        "set identity-header to the one in which the proxy says who has signed in"
+    ]
+    (problem,) = problems(**{**PROXIED, "trusted_proxies": ""})
+    assert "forwarded has no proxy to believe" in problem
+
+
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0"])
+def test_not_everybody_may_say_who_has_signed_in(network: str) -> None:
+    (problem,) = problems(**{**PROXIED, "trusted_proxies": f"10.0.0.0/8,{network}"})
+    assert "whoever writes the header would be believed" in problem
+
+
+def test_a_session_needs_a_sandbox_with_a_name_of_its_own(file: str) -> None:
+    given = {"auth": "static", "static_token_file": file, "session_key_file": file}
+    assert problems(**given, base_domain="boxes.example") == []
+    assert problems(**given, path_prefix="/s", session_path_mode="true") == []
+    for too_little in ({}, {"path_prefix": "/s"}, {"session_path_mode": "true"}):
+        (problem,) = problems(**given, **too_little)
+        assert "set base-domain, or path-prefix with session-path-mode" in problem
+
+
+def test_where_everybody_is_let_in_nobody_needs_a_session(file: str) -> None:
+    (problem,) = problems(session_key_file=file, base_domain="boxes.example")
+    assert "auth is none, so nobody needs a session" in problem
+
+
+def test_who_mints_tokens_makes_no_sessions(file: str) -> None:
+    given = {"auth": "jwt", "jwt_secret_file": file, "base_domain": "boxes.example"}
+    (problem,) = problems(**given, session_key_file=file)
+    assert "give the sessions secrets of their own" in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("session_origins", "https://a.example"),
+        ("session_iframe", "true"),
+        ("session_path_mode", "true"),
+    ],
+)
+def test_what_is_about_sessions_needs_sessions(key: str, value: str) -> None:
+    (problem,) = problems(**{key: value})
+    assert "there are no sessions" in problem

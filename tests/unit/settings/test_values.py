@@ -311,3 +311,12 @@ def test_a_header_that_requests_need_cannot_be_stripped(name: str) -> None:
 
 def test_cookie_names_keep_their_case() -> None:
     assert values.cookie_names().read("_oauth2_proxy*,Sid") == ("_oauth2_proxy*", "Sid")
+
+
+def test_a_header_s_name_is_one_that_a_proxy_can_mean() -> None:
+    kind = values.header_name()
+    assert kind.read("X-Auth-Request-Email") == "x-auth-request-email"
+    assert kind.read("off") is None
+    for wrong in ("X_User", "x user", "-x", "Authorization", "Host", "Cookie", "X-Forwarded-For"):
+        with pytest.raises(BadValueError):
+            kind.read(wrong)
