@@ -335,7 +335,7 @@ def _endpoint_facts(
         "reason": endpoint.reason,
         "pod_uid": endpoint.uid,
         "sandbox_uid": endpoint.sandbox_uid,
-        "wakes_on_request": endpoint.wakes_on_request,
+        "wakes_on_request": endpoint.wishes.wakes_on_request,
         "addresses": list(endpoint.addresses),
         "port": endpoint.dialled_port(target.port),
     }

@@ -77,7 +77,7 @@ def build_access(
     auth = settings.auth
     policy = CurrentPolicy()
     rights = Revocation(policy=policy, auth_grace_s=auth.auth_grace_s, current=current)
-    grants = GrantAuthorizer(policy=policy)
+    grants = GrantAuthorizer(policy=policy, public_ports=settings.browsers.public_ports)
     access = Access(
         authenticator=AnonymousAuthenticator(),
         authorizer=grants,

@@ -53,6 +53,7 @@ def options_of(settings: Settings) -> ProxyOptions:
         preserve_host=settings.routing.preserve_host,
         origin_policy=settings.routing.origin,
         path_mode=settings.routing.path_mode,
+        public_ports=settings.browsers.public_ports,
         passes_preflights=settings.auth.cors_preflight == "pass",
         login_url=settings.browsers.login_url or "",
         sessions=session_rules_of(settings),

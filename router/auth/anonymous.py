@@ -9,6 +9,8 @@ from router.auth.principal import Principal
 
 PREFLIGHT = Principal(subject="", mode="preflight")
 """A browser that asks whether a page may send its request (CORS): it has no credential yet."""
+PUBLIC = Principal(subject="", mode="public")
+"""Whoever calls a port that its sandbox's owner and the operator have both opened to everybody."""
 ANONYMOUS = Principal(subject="anonymous", mode="none")
 
 

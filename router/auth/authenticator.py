@@ -18,7 +18,7 @@ class Credentials:
     layer (or a trusted proxy's X-Forwarded-Client-Cert) vouches for, None without one. `fetch_mode` is the raw value of
     Sec-Fetch-Mode, no credential but what a browser says it asks for: it decides which challenges make sense.
     `session` is the value of this sandbox's session cookie. `link` is the link's token of a request that begins a session, b""
-    where it brings none; None for every other request. `forwarded` is whom a trusted proxy says that it has signed in.
+    where it brings none; None for every other request. `forwarded` is whom a trusted proxy says that it has signed in. `is_public` says that the port asked for needs no credential.
     """
 
     authorization: bytes | None = None
@@ -29,6 +29,7 @@ class Credentials:
     session: bytes | None = None
     link: bytes | None = None
     forwarded: ForwardedIdentity | None = None
+    is_public: bool = False
 
     def __repr__(self) -> str:
         values = {

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 
-from router.auth.anonymous import ANONYMOUS
+from router.auth.anonymous import ANONYMOUS, PUBLIC
 from router.auth.authenticator import Authenticated, Credentials
 from router.auth.basic import CHALLENGE, basic_token, helps, looks_like_a_gateway_token
 from router.auth.forwarded import ForwardedAuthenticator
@@ -81,7 +81,7 @@ class AuthenticatorChain:
         principal = authenticated.principal
         if not authenticated.is_sole_credential:
             return 0.0
-        if principal is ANONYMOUS:
+        if principal is ANONYMOUS or (principal is PUBLIC and self._forwarded is None):
             return math.inf
         if self._certificate is not None and principal.mode == self._certificate.mode:
             return self._certificate.valid_until(principal)
@@ -148,6 +148,7 @@ class AuthenticatorChain:
             or (self._certificate is not None and credentials.certificate is not None)
             or (self._session is not None and credentials.session is not None)
             or (self._forwarded is not None and credentials.forwarded is not None)
+            or credentials.is_public
         )
         if has_other and (token is None or not self._is_ours(token)):
             return self._without_bearer(credentials, consumed=False)
@@ -212,6 +213,8 @@ class AuthenticatorChain:
                 return Authenticated(self._accept(verdict, credentials), consumed)
         if self._anonymous:
             return Authenticated(ANONYMOUS, consumed)
+        if credentials.is_public:
+            return Authenticated(PUBLIC, consumed)
         raise self._refused(_MISSING, credentials)
 
     def _of_certificate(self, credentials: Credentials) -> Verdict | None:

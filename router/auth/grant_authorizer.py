@@ -25,8 +25,10 @@ class GrantAuthorizer:
     What a principal may do is derived once and remembered per principal object, which verifiers hand out again and again.
     """
 
-    def __init__(self, *, policy: CurrentPolicy) -> None:
+    def __init__(self, *, policy: CurrentPolicy, public_ports: bool = False) -> None:
+        """`public_ports` lets everybody call the ports that their sandboxes' owners have opened."""
         self._policy = policy
+        self._public_ports = public_ports
         self._rights: dict[int, Rights] = {}
         self.allowed = 0
         self.denied = 0
@@ -98,7 +100,11 @@ class GrantAuthorizer:
             for grant, _ in rights.about(ref):
                 if grant.covers_call(port, method) and grant.covers_endpoint(endpoint):
                     return True
-        return False
+        return self.is_public(endpoint, port)
+
+    def is_public(self, endpoint: Endpoint, port: int) -> bool:
+        """Returns True when everybody may call the port: the sandbox's owner and the operator say so."""
+        return self._public_ports and port in endpoint.wishes.public_ports
 
     def may_wake(
         self,
@@ -139,6 +145,12 @@ class GrantAuthorizer:
             return {
                 "decision": "allowed",
                 "by": f"mode {principal.mode} may call every sandbox",
+                "grants": [],
+            }
+        if endpoint is not None and self.is_public(endpoint, port):
+            return {
+                "decision": "allowed",
+                "by": f"port {port} is public: the sandbox's annotation public-ports and the setting say so",
                 "grants": [],
             }
         considered = []

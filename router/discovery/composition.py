@@ -105,9 +105,8 @@ def _ready(
         state=State.READY,
         addresses=addresses,
         sandbox_uid=pod.sandbox_uid,
-        path_mode=traits.path_mode,
+        wishes=traits.wishes,
         tokens_not_before=traits.tokens_not_before,
-        wakes_on_request=traits.wakes_on_request,
         resumed_at=sandbox.resumed_at,
     )
 
@@ -120,7 +119,7 @@ def _absent(sandbox: SandboxRecord, state: State, reason: str, uid: str = "") ->
         sandbox_uid=sandbox.uid,
         reason=reason,
         tokens_not_before=sandbox.traits.tokens_not_before,
-        wakes_on_request=sandbox.traits.wakes_on_request,
+        wishes=sandbox.traits.wishes,
         shutdown_at=sandbox.shutdown_at,
         resumed_at=0.0 if state is State.SUSPENDED else sandbox.resumed_at,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,12 +21,13 @@ from router.discovery.objects import (
     version,
 )
 from router.kube.api_client import JsonObject
-from router.routing.endpoint import SandboxRef
+from router.routing.endpoint import NO_WISHES, SandboxRef, Wishes
 from router.timestamps import parse_timestamp
 
 POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
 TOKENS_NOT_BEFORE_ANNOTATION = "router.agents.x-k8s.io/tokens-not-before"
 PATH_MODE_ANNOTATION = "router.agents.x-k8s.io/path-mode"
+PUBLIC_PORTS_ANNOTATION = "router.agents.x-k8s.io/public-ports"
 PATH_MODES = ("strip", "keep")
 WAKE_ANNOTATION = "router.agents.x-k8s.io/wake"
 ON_REQUEST = "on-request"
@@ -33,6 +35,7 @@ SAME_NAME = "(same name)"
 TERMINAL_REASONS = frozenset({"SandboxExpired", "PodFailed", "PodSucceeded"})
 
 _SHOWN_TEXT_LIMIT = 64
+_PORTS = re.compile(r"[0-9]{1,5}(?:, ?[0-9]{1,5}){0,63}", re.ASCII)
 
 
 class Intent(enum.Enum):
@@ -58,11 +61,9 @@ class SandboxTraits:
     """The SandboxClaim that controls it, "" when none does, SAME_NAME for a claim that has the Sandbox's own name."""
     tokens_not_before: float
     """Unix seconds, 0 without such a rule; infinite when the annotation can't be read: then no token is new enough."""
-    path_mode: str = ""
-    """`strip`, `keep`, or "" where the Sandbox says neither."""
+    wishes: Wishes = NO_WISHES
     unreadable: tuple[str, ...] = ()
     """What the router does for want of an annotation that it can read, a sentence for each, for people."""
-    wakes_on_request: bool = False
 
 
 class SandboxRecord(NamedTuple):
@@ -104,6 +105,7 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
     not_before, unreadable_time = _tokens_not_before(annotations.get(TOKENS_NOT_BEFORE_ANNOTATION))
     path_mode, unreadable_mode = _path_mode(annotations.get(PATH_MODE_ANNOTATION))
     wakes_on_request, unreadable_wake = _wake(annotations.get(WAKE_ANNOTATION))
+    public_ports, unreadable_ports = _public_ports(annotations.get(PUBLIC_PORTS_ANNOTATION))
     unreadable_idle = _idle_timeout(annotations.get(IDLE_TIMEOUT_ANNOTATION))
     reason = "" if is_condition(ready, "True") else text(ready, "reason")
     if metadata.get("deletionTimestamp") is not None:
@@ -118,9 +120,14 @@ def parse_sandbox(item: JsonObject) -> SandboxRecord:
             text(annotations, POD_NAME_ANNOTATION),
             _claim_uid(metadata, name),
             not_before,
-            path_mode,
-            (*unreadable_time, *unreadable_mode, *unreadable_wake, *unreadable_idle),
-            wakes_on_request,
+            Wishes(path_mode, wakes_on_request, public_ports),
+            (
+                *unreadable_time,
+                *unreadable_mode,
+                *unreadable_wake,
+                *unreadable_ports,
+                *unreadable_idle,
+            ),
         ),
         shutdown_at=_shutdown_at(item) if intent is Intent.SUSPENDED else 0.0,
     )
@@ -144,6 +151,27 @@ def _wake(value: object) -> tuple[bool, tuple[str, ...]]:
         f"its owner has not asked for requests to wake it: the annotation {WAKE_ANNOTATION} is "
         f"{_shown(value)}; it must be {ON_REQUEST}",
     )
+
+
+def _public_ports(value: object) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Returns the ports that its owner opens to everybody, and what to tell people. One slip, and none is open."""
+    if value is None:
+        return frozenset(), ()
+    ports = read_ports(value)
+    if ports is not None:
+        return ports, ()
+    return frozenset(), (
+        f"no port is public: the annotation {PUBLIC_PORTS_ANNOTATION} is {_shown(value)}; "
+        f"it must be ports with commas like 3000 or 3000,8080",
+    )
+
+
+def read_ports(value: object) -> frozenset[int] | None:
+    """Returns the ports of a text like `3000,8080`; None for anything else."""
+    if not isinstance(value, str) or not _PORTS.fullmatch(value):
+        return None
+    ports = frozenset(int(part) for part in value.split(","))
+    return ports if all(1 <= port <= 65535 for port in ports) else None
 
 
 def _idle_timeout(value: object) -> tuple[str, ...]:

@@ -12,15 +12,15 @@ from typing import Any
 
 import yaml
 
-from router.discovery.sandboxes import PATH_MODES
-from router.routing.endpoint import NO_PORTS, Endpoint, SandboxRef, State
+from router.discovery.sandboxes import PATH_MODES, read_ports
+from router.routing.endpoint import NO_PORTS, NO_WISHES, Endpoint, SandboxRef, State, Wishes
 from router.timestamps import FORM, parse_timestamp
 
 # The C loader is ten times faster and keeps the same line marks; a file may hold thousands of entries.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _KEYS = (
-    "name", "namespace", "host", "uid", "ports", "state", "path-mode", "tokens-not-before"
+    "name", "namespace", "host", "uid", "ports", "state", "path-mode", "tokens-not-before", "public-ports"
 )  # fmt: skip
 _STATES = tuple(state.value for state in State)
 _SHOWN_MISTAKES = 20
@@ -116,6 +116,13 @@ class _Reader:
         )
         not_before = self._text(fields, "tokens-not-before", "", _is_time, f"must be {FORM}")
         ports = self._ports(fields.get("ports"))
+        public = self._text(
+            fields,
+            "public-ports",
+            "",
+            _are_ports,
+            "must be ports with commas like 3000 or 3000,8080",
+        )
         ref = SandboxRef(namespace, name)
         if len(self.mistakes) > found_before:
             return None
@@ -128,7 +135,9 @@ class _Reader:
             state=state,
             addresses=(_canonical(host),) if state is State.READY else (),
             ports=ports,
-            path_mode=path_mode,
+            wishes=Wishes(path_mode, public_ports=read_ports(public) or frozenset())
+            if path_mode or public
+            else NO_WISHES,
             tokens_not_before=max(parse_timestamp(not_before), 1.0) if not_before else 0.0,
         )
 
@@ -210,6 +219,10 @@ def _is_state(text: str) -> bool:
 
 def _is_path_mode(text: str) -> bool:
     return text in PATH_MODES
+
+
+def _are_ports(text: str) -> bool:
+    return read_ports(text) is not None
 
 
 def _is_time(text: str) -> bool:

@@ -52,6 +52,13 @@ class Absence:
         if endpoint is not None:
             names = self._source.names(endpoint, target.ref)
             request.outcome.namespace = endpoint.ref.namespace
+        is_public = (
+            self._options.public_ports
+            and endpoint is not None
+            and target.port in endpoint.wishes.public_ports
+        )
+        if is_public:
+            request.admitted = names
         if request.admitted != names:
             assert request.authenticated is not None
             answer = self._authorizer.admit(

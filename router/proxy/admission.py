@@ -75,6 +75,7 @@ class Admission:
         self._identity_in_header = identity_in_header
         self._options = options
         self._identity_headers = options.identity_headers
+        self._public_ports = options.public_ports
         self._session_use = SessionUse(options.sessions)
         self._has_sessions = options.sessions is not None
         self._absence = Absence(source=source, authorizer=authorizer, options=options)
@@ -217,7 +218,7 @@ class Admission:
         if self._has_bounds:
             self._check_bounds(request)
         request.permit = permit
-        outcome.authz = "allowed"
+        outcome.authz = known.authz
         outcome.namespace = endpoint.ref.namespace
         outcome.pod_uid = endpoint.uid
         if known.is_ambient:
@@ -229,6 +230,7 @@ class Admission:
         known = request.caller.remembered
         if (
             known is None
+            or known.authz == "public"  # without a credential, it was that port's alone
             or known.valid_until <= request.outcome.started_at
             or known.authenticator_generation != self._authenticator.generation
             or not known.has_credential_of(request.head)
@@ -318,7 +320,15 @@ class Admission:
             forwarded=self._identity_headers.read(head)
             if self._identity_headers is not None and caller.peer.is_trusted
             else None,
+            is_public=self._public_ports and self._is_public(request),
         )
+
+    def _is_public(self, request: Request) -> bool:
+        """Returns True for a port that its sandbox's owner has opened to everybody."""
+        target = request.target
+        assert target is not None
+        endpoint = self._find(target.ref, target.pod_ip)
+        return endpoint is not None and target.port in endpoint.wishes.public_ports
 
     def _check_bounds(self, request: Request) -> None:
         """Refuses what can be refused before anything costly. Raises BodyTooLarge, IndexStale."""
@@ -358,7 +368,7 @@ class Admission:
     def _note(self, request: Request, permit: Permit) -> None:
         request.permit = permit
         outcome = request.outcome
-        outcome.authz = "allowed"
+        outcome.authz = "public" if permit.principal.mode == "public" else "allowed"
         outcome.namespace = permit.endpoint.ref.namespace
         outcome.pod_uid = permit.endpoint.uid
 

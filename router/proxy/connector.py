@@ -108,7 +108,7 @@ class _Opening:
     ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
         request, own_paths = self._request, self._connector.own_paths
         step = self._connector.admission.step
-        answering = own_paths.answering if own_paths and is_for_router(request) else None
+        own = own_paths if own_paths and is_for_router(request) else None
         # With a Permit at hand, the gateway has looked for an idle connection itself.
         may_reuse = not isinstance(decided, Permit)
         if isinstance(decided, AwaitSandbox | AwaitWake):
@@ -118,15 +118,13 @@ class _Opening:
             if decided is None:
                 decided = step(request)
             if not isinstance(decided, Permit):
-                if answering is not None and isinstance(decided, AwaitSandbox | AwaitWake):
-                    answering(
-                        request
-                    )  # what it refuses in the end waits for nobody, and wakes nothing
+                if own is not None and isinstance(decided, AwaitSandbox | AwaitWake):
+                    own.check(request)  # what it refuses waits for nobody, and wakes nothing
                 await self._wait(decided)
                 decided = None
                 continue
-            if answering is not None:
-                return answering(request), False
+            if own is not None:
+                return own.answering(request), False
             if may_reuse and not request.outcome.retries:
                 idle = self._connector.pool.take(decided)
                 if idle is not None:

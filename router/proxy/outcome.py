@@ -85,7 +85,7 @@ class Outcome:
         """Who called, where the subject doesn't say it: the token's `jti`; and the `kid` of the key that verified it."""
         self.key_id = ""
         self.authz = ""
-        """`allowed`, `denied`, `unauthenticated`, `unavailable` or "" (not reached)."""
+        """`allowed`, `public` (without a credential, by a public port), `denied`, `unauthenticated`, `unavailable` or "" (not reached)."""
         self.upstream_error = ""
         """A reason from UPSTREAM_ERRORS, "" when the sandbox did nothing wrong."""
         self.error_reason = ""

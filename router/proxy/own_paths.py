@@ -16,8 +16,16 @@ from typing import Final, Protocol
 
 import orjson
 
+from router.auth.anonymous import PUBLIC
 from router.auth.authorizer import Permit
-from router.errors import BadRequest, Draining, MethodNotAllowed, NoSuchRouterPath, RouterError
+from router.errors import (
+    BadRequest,
+    Draining,
+    MethodNotAllowed,
+    NoSuchRouterPath,
+    RouterError,
+    Unauthenticated,
+)
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay
 from router.proxy.request import Request
@@ -25,7 +33,7 @@ from router.proxy.session_paths import AnsweredHere, SessionPaths
 from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader, untaken
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
-from router.proxy.wire.router_paths import AWAKE, own_path
+from router.proxy.wire.router_paths import AWAKE, LOGOUT, SESSION, own_path
 from router.routing.endpoint import Endpoint
 from router.tasks import TaskSet
 
@@ -66,24 +74,33 @@ class OwnPaths:
         return f"<OwnPaths awake_limit_s={self._awake_limit_s:g}>"
 
     def answering(self, request: Request) -> Answering | AnsweredHere:
-        """Returns what answers a permitted request in the sandbox's stead.
+        """Returns what answers a permitted request in the sandbox's stead. Raises what check() does."""
+        self.check(request)
+        if self._sessions is not None:
+            answered = self._sessions.answering(request)
+            if answered is not None:
+                return answered
+        return Answering(self, request.head)
 
-        Raises NoSuchRouterPath, MethodNotAllowed, BadRequest, CrossOrigin.
+    def check(self, request: Request) -> None:
+        """Refuses what is refused in any case, so that it waits for no sandbox and wakes none.
+
+        Raises NoSuchRouterPath, MethodNotAllowed, BadRequest, CrossOrigin, Unauthenticated.
         """
         assert request.target is not None
         head = request.head
         path = own_path(head.target, request.target.path_root)
-        if self._sessions is not None:
-            answered = self._sessions.answering(path, request)
-            if answered is not None:
-                return answered
+        if self._sessions is not None and path in (SESSION, LOGOUT):
+            self._sessions.check(path, request)
+            return
         if path != AWAKE:
             raise NoSuchRouterPath
+        if request.authenticated is not None and request.authenticated.principal is PUBLIC:
+            raise Unauthenticated("A public port is no right to keep its sandbox awake.")
         if head.method != b"POST":
             raise MethodNotAllowed(allow="POST")
         if head.content_length is not None and head.content_length > _MAX_BODY:
             raise _too_large()
-        return Answering(self, head)
 
     async def keep_awake(self, endpoint: Endpoint, body: bytes) -> bytes:
         """Returns the answer to a wish. Raises BadRequest, and what the Awake raises."""

@@ -392,8 +392,8 @@ class ProxyOptions:
     """What becomes of an Origin: `rewrite`, `keep` or `drop`."""
     path_mode: str = "strip"
     """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
-    passes_preflights: bool = False
-    """Whether a CORS preflight, which carries no credential, goes to its sandbox unauthenticated."""
+    public_ports: bool = False
+    passes_preflights: bool = False  # CORS preflights, which carry no credential
     login_url: str = ""  # where people sign in; "": nowhere
     sessions: SessionRules | None = None  # None: there are none
     identity_headers: IdentityHeaders | None = None  # None: no proxy says who signed in

@@ -35,6 +35,7 @@ class Remembered:
         "authenticator_generation",
         "authorization",
         "authorizer_generation",
+        "authz",
         "client_cert",
         "cookie",
         "counts_cookie",
@@ -75,6 +76,7 @@ class Remembered:
         self.target = target
         self.authenticated = authenticated
         self.permit = permit
+        self.authz = "public" if permit.principal.mode == "public" else "allowed"
         self.authenticator_generation, self.authorizer_generation, self.names_generation = (
             generations
         )
@@ -192,7 +194,7 @@ class Request:
 
     def keeps_path(self, usual: str) -> bool:
         """Returns True when an app that was named by path sees the whole of it; `usual` is for Sandboxes that say nothing."""
-        said = "" if self.permit is None else self.permit.endpoint.path_mode
+        said = "" if self.permit is None else self.permit.endpoint.wishes.path_mode
         return (said or usual) == "keep"
 
     def scope(

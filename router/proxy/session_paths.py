@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from router.auth.principal import Principal
 from router.auth.session_desk import SessionDesk
@@ -22,13 +23,15 @@ from router.proxy.wire.forwarding import front_prefix
 from router.proxy.wire.local_responses import session_answer, signed_out_answer
 from router.proxy.wire.navigation import is_shown_to_a_person
 from router.proxy.wire.peer import called_host, called_scheme
-from router.proxy.wire.router_paths import LOGOUT, SESSION, link_in
+from router.proxy.wire.router_paths import LOGOUT, SESSION, link_in, own_path
 from router.proxy.wire.session_cookie import (
     SessionCookie,
     SessionRules,
     is_loopback,
     session_cookie,
 )
+
+_METHODS: Final = {SESSION: (b"GET", b"HEAD"), LOGOUT: (b"POST",)}
 
 
 class AnsweredHere:
@@ -55,11 +58,24 @@ class SessionPaths:
     def __repr__(self) -> str:
         return f"<SessionPaths {self._rules!r}>"
 
-    def answering(self, path: bytes | None, request: Request) -> AnsweredHere | None:
-        """Returns the answer to a request for one of these paths, None for another path.
+    def check(self, path: bytes, request: Request) -> None:
+        """Refuses what is refused in any case. Raises MethodNotAllowed, BadRequest, CrossOrigin."""
+        head = request.head
+        allowed = _METHODS[path]
+        if head.method not in allowed:
+            raise MethodNotAllowed(allow=allowed[0].decode("ascii"))
+        cookie = self._cookie(request)
+        if path != SESSION:
+            return
+        if not is_by_a_person(head, self._rules):
+            raise CrossOrigin("A session begins where a person opens its link, not inside a page.")
+        assert request.authenticated is not None
+        self._refuse_to_replace(request, cookie, request.authenticated.principal)
 
-        Raises MethodNotAllowed, BadRequest, CrossOrigin.
-        """
+    def answering(self, request: Request) -> AnsweredHere | None:
+        """Returns the answer to a request that check() has let pass, None for another path."""
+        assert request.target is not None
+        path = own_path(request.head.target, request.target.path_root)
         if path == SESSION:
             return self._begin(request)
         return self._end(request) if path == LOGOUT else None
@@ -68,13 +84,8 @@ class SessionPaths:
         head, permit, target = request.head, request.permit, request.target
         assert permit is not None
         assert target is not None
-        if head.method not in (b"GET", b"HEAD"):
-            raise MethodNotAllowed(allow="GET")
         assert permit.principal.mode == "link", "nothing else opens this path"
         cookie = self._cookie(request)
-        if not is_by_a_person(head, self._rules):
-            raise CrossOrigin("A session begins where a person opens its link, not inside a page.")
-        self._refuse_to_replace(request, cookie, permit.principal)
         session = self._desk.begin(permit.principal, link_in(head.target), permit.endpoint)
         root = front_prefix(head, request.caller.peer) + target.path_root
         set_cookie = cookie.setting(session.token.encode("ascii"), max_age_s=session.ttl_s)
@@ -84,8 +95,6 @@ class SessionPaths:
     def _end(self, request: Request) -> AnsweredHere:
         permit = request.permit
         assert permit is not None
-        if request.head.method != b"POST":
-            raise MethodNotAllowed(allow="POST")
         cookie = self._cookie(request)
         if permit.principal.mode == "session":
             self._desk.end(permit.principal)

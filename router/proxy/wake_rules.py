@@ -30,7 +30,7 @@ class WakeRules:
 
     def concern(self, endpoint: Endpoint) -> bool:
         """Returns True when requests may wake this sandbox."""
-        return self.is_on and (self._wakes_all or endpoint.wakes_on_request)
+        return self.is_on and (self._wakes_all or endpoint.wishes.wakes_on_request)
 
     def why_not(self, head: RequestHead, endpoint: Endpoint) -> str:
         """Returns why the request does not wake the sandbox, for the operator; "" when it does."""

@@ -31,6 +31,20 @@ class State(enum.Enum):
 NO_PORTS: Mapping[int, int] = MappingProxyType({})
 
 
+class Wishes(NamedTuple):
+    """What a sandbox's owner wants of the router. Most want nothing, and share one object."""
+
+    path_mode: str = ""
+    """What becomes of its root in path mode: `strip`, `keep`, or "" for the router's own `path-mode`."""
+    wakes_on_request: bool = False
+    """It is to be woken by requests."""
+    public_ports: frozenset[int] = frozenset()
+    """Ports that are open to everybody; it takes the setting `public-ports` too."""
+
+
+NO_WISHES = Wishes()
+
+
 @dataclass(frozen=True, slots=True, eq=True)
 class Endpoint:
     """One sandbox as discovery sees it. Immutable: a change is a new Endpoint.
@@ -49,12 +63,9 @@ class Endpoint:
     """Why it is not READY, in the words of the Sandbox's condition; for people."""
     ports: Mapping[int, int] = field(default_factory=lambda: NO_PORTS, hash=False)
     """The port asked for -> the port dialled, where they differ."""
-    path_mode: str = ""
-    """What becomes of its root in path mode: `strip`, `keep`, or "" for the router's own `path-mode`."""
+    wishes: Wishes = NO_WISHES
     tokens_not_before: float = 0.0
     """Tokens issued before this time (Unix seconds) are refused for this sandbox; 0 = no such rule."""
-    wakes_on_request: bool = False
-    """Its owner asked for it to be woken by requests."""
     shutdown_at: float = 0.0
     """When its life ends for good (Unix seconds), told while it is SUSPENDED; 0 = no such time."""
     resumed_at: float = 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
 
-from router.routing.endpoint import NO_PORTS, Endpoint, SandboxRef, State
+from router.routing.endpoint import NO_PORTS, NO_WISHES, Endpoint, SandboxRef, State, Wishes
 from router.routing.index import EndpointIndex
 
 PAGE: Final = 500
@@ -97,8 +97,8 @@ async def fetch(ask: Callable[[Page], Awaitable[Page | None]]) -> HandedTable | 
 # By the fields' names, so that one that is new to Endpoint travels too.
 _FIELDS: Final = tuple(field.name for field in fields(Endpoint))
 _VALUES: Final = attrgetter(*_FIELDS)
-_REF, _STATE, _ADDRESSES, _PORTS, _NOT_BEFORE = map(
-    _FIELDS.index, ("ref", "state", "addresses", "ports", "tokens_not_before")
+_REF, _STATE, _ADDRESSES, _PORTS, _NOT_BEFORE, _WISHES = map(
+    _FIELDS.index, ("ref", "state", "addresses", "ports", "tokens_not_before", "wishes")
 )
 
 
@@ -107,6 +107,8 @@ def _packed(endpoint: Endpoint) -> list[Any]:
     values[_REF] = list(endpoint.ref)
     values[_STATE] = endpoint.state.value
     values[_PORTS] = list(endpoint.ports.items())
+    path_mode, wakes, public_ports = endpoint.wishes
+    values[_WISHES] = [path_mode, wakes, list(public_ports)] if any(endpoint.wishes) else None
     # JSON has no infinity: it would arrive as "no such rule".
     values[_NOT_BEFORE] = None if math.isinf(endpoint.tokens_not_before) else values[_NOT_BEFORE]
     return values
@@ -117,5 +119,10 @@ def _unpacked(values: list[Any]) -> Endpoint:
     values[_STATE] = State(values[_STATE])
     values[_ADDRESSES] = tuple(values[_ADDRESSES])
     values[_PORTS] = dict(values[_PORTS]) if values[_PORTS] else NO_PORTS
+    if values[_WISHES] is None:
+        values[_WISHES] = NO_WISHES
+    else:
+        path_mode, wakes, public_ports = values[_WISHES]
+        values[_WISHES] = Wishes(path_mode, wakes, frozenset(public_ports))
     values[_NOT_BEFORE] = math.inf if values[_NOT_BEFORE] is None else values[_NOT_BEFORE]
     return Endpoint(*values)

@@ -110,6 +110,7 @@ class Browsers:
     session_iframe: bool
     session_path_mode: bool
     login_url: str | None
+    public_ports: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,8 @@ class AccessLog:
         }
         if outcome.woke:
             facts["woke"] = True
+        if outcome.authz == "public":
+            facts["public"] = True
         if outcome.token_id:
             facts["token_id"] = outcome.token_id
         if outcome.key_id:

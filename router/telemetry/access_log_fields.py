@@ -127,6 +127,13 @@ FIELDS: tuple[Field, ...] = (
         is_optional=True,
     ),
     Field(
+        "public",
+        "boolean",
+        "",
+        "True: the request needed no credential, for its port is [public](browsers.md#public-ports).",
+        is_optional=True,
+    ),
+    Field(
         "token_id",
         "string",
         "",

@@ -23,7 +23,7 @@ def _error_codes(kind: type[RouterError] = RouterError) -> Iterator[str]:
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 ROUTER_ERROR_CODES = tuple(sorted(set(_error_codes())))
 OUTCOMES = ("success", "failure")
-AUTHZ_DECISIONS = ("allow", "deny", "unauthenticated", "unavailable")
+AUTHZ_DECISIONS = ("allow", "public", "deny", "unauthenticated", "unavailable")
 AUTH_MODES = (
     "none",
     "static",

@@ -258,7 +258,7 @@ def _steps(trace: _SpanTrace, outcome: Outcome) -> list[Step]:
 def _was_sent(outcome: Outcome) -> bool:
     if outcome.first_byte_s is not None or outcome.upstream_error:
         return True
-    return outcome.code == "client_closed" and outcome.authz == "allowed"
+    return outcome.code == "client_closed" and outcome.authz in ("allowed", "public")
 
 
 def _times(

@@ -45,6 +45,7 @@ class UsualLines:
             or outcome.error_reason
             or outcome.upstream_error
             or outcome.woke
+            or outcome.authz == "public"
             or first_byte_s is None
             or method is None
             or not path.startswith(b"/")

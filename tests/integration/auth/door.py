@@ -245,6 +245,7 @@ def _sandboxes(tmp_path: Path, port: int) -> Path:
     """Returns a sandboxes-file: box-a is there, box-s is not ready, all in team-a; box-b is team-b's."""
     ports = {8888: port, 80: port}
     entry = {"namespace": "team-a", "host": "127.0.0.1", "ports": ports}
+    public = {"uid": POD, "public-ports": "80"}
     path = tmp_path / "sandboxes.yaml"
     path.write_text(
         yaml.safe_dump(
@@ -252,6 +253,8 @@ def _sandboxes(tmp_path: Path, port: int) -> Path:
                 "sandboxes": [
                     {**entry, "name": "box-a", "uid": POD},
                     {**entry, "name": "box-s", "state": "starting"},
+                    {**entry, "name": "box-p", **public},
+                    {**entry, "name": "box-z", **public, "state": "suspended"},
                     {**entry, "name": "box-b", "namespace": "team-b"},
                 ]
             }

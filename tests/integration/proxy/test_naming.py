@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.routing.endpoint import Wishes
 from tests.integration.proxy.messages import answer, request
 from tests.integration.proxy.pod import serving
 from tests.integration.proxy.upgrades import switching, upgrade
@@ -300,7 +301,7 @@ async def test_a_stranger_is_sent_nowhere(by_path):
 )
 async def test_an_app_may_keep_its_whole_path(start_router, pod, setting, annotation, seen, prefix):
     router = await start_router(path_prefix="/s", path_mode=setting)
-    router.knows(pod, path_mode=annotation)
+    router.knows(pod, wishes=Wishes(path_mode=annotation))
     asked = []
 
     def reply(message):

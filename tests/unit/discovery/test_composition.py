@@ -242,7 +242,7 @@ def test_the_path_mode_of_a_sandbox_is_passed_on() -> None:
     endpoint = composed(a_pod(), box=box)
 
     assert endpoint is not None
-    assert endpoint.path_mode == "keep"
+    assert endpoint.wishes.path_mode == "keep"
 
 
 def test_tokens_not_before_is_passed_on_in_every_state() -> None:

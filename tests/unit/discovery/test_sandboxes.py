@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from router.discovery.sandboxes import SAME_NAME, Intent, parse_sandbox
+from router.discovery.sandboxes import PUBLIC_PORTS_ANNOTATION, SAME_NAME, Intent, parse_sandbox
 from tests.fakes.cluster_objects import EXTENSIONS, owner, ready_condition, sandbox
 
 TOKENS = "router.agents.x-k8s.io/tokens-not-before"
@@ -180,14 +180,14 @@ def test_of_an_annotation_that_cannot_be_read_only_the_beginning_is_kept() -> No
 def test_a_sandbox_says_what_becomes_of_its_path(value: str | None, mode: str) -> None:
     traits = parse_sandbox(sandbox("box", annotations={PATH_MODE: value})).traits  # type: ignore[dict-item]
 
-    assert (traits.path_mode, traits.unreadable) == (mode, ())
+    assert (traits.wishes.path_mode, traits.unreadable) == (mode, ())
 
 
 @pytest.mark.parametrize("value", ["Keep", "", " keep", 7, ["keep"]])
 def test_a_path_mode_that_is_none_counts_for_nothing_and_is_told(value: Any) -> None:
     traits = parse_sandbox(sandbox("box", annotations={PATH_MODE: value})).traits
 
-    assert traits.path_mode == ""
+    assert traits.wishes.path_mode == ""
     assert traits.unreadable == (
         f"the router's own path-mode counts: the annotation {PATH_MODE} is {value!r}; "
         "it must be strip or keep",
@@ -218,16 +218,16 @@ WAKE = "router.agents.x-k8s.io/wake"
 
 
 def test_an_owner_asks_for_waking_by_one_word_alone() -> None:
-    assert not parse_sandbox(sandbox("box")).traits.wakes_on_request
+    assert not parse_sandbox(sandbox("box")).traits.wishes.wakes_on_request
     asked = parse_sandbox(sandbox("box", annotations={WAKE: "on-request"}))
-    assert asked.traits.wakes_on_request
+    assert asked.traits.wishes.wakes_on_request
     assert asked.traits.unreadable == ()
 
 
 @pytest.mark.parametrize("value", ["", "On-Request", "true", "on request", "always"])
 def test_any_other_word_means_never_and_is_told(value: str) -> None:
     slipped = parse_sandbox(sandbox("box", annotations={WAKE: value})).traits
-    assert not slipped.wakes_on_request
+    assert not slipped.wishes.wakes_on_request
     [told] = slipped.unreadable
     assert WAKE in told
     assert "must be on-request" in told
@@ -242,3 +242,37 @@ def test_when_a_sandbox_ends_matters_while_it_is_suspended() -> None:
     assert ending("Suspended", "2026-12-01T00:00:00Z") == 1796083200.0
     assert ending("Running", "2026-12-01T00:00:00Z") == 0.0
     assert ending("Suspended", None) == ending("Suspended", "soon") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "ports"),
+    [("3000", {3000}), ("3000,8080", {3000, 8080}), ("3000, 8080", {3000, 8080}), ("1", {1})],
+)
+def test_an_owner_opens_ports_to_everybody(value: str, ports: set[int]) -> None:
+    record = parse_sandbox(sandbox("box", annotations={PUBLIC_PORTS_ANNOTATION: value}))
+    assert record.traits.wishes.public_ports == ports
+    assert record.traits.unreadable == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "*",
+        "all",
+        "0",
+        "65536",
+        "3000,",
+        "3000;8080",
+        "3000-3010",
+        "+80",
+        "٣٠٠٠",
+        3000,
+        ["3000"],
+    ],
+)
+def test_one_slip_and_no_port_is_open(value: object) -> None:
+    record = parse_sandbox(sandbox("box", annotations={PUBLIC_PORTS_ANNOTATION: value}))
+    assert record.traits.wishes.public_ports == frozenset()
+    (told,) = record.traits.unreadable
+    assert told.startswith("no port is public: ")

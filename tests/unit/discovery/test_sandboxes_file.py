@@ -95,10 +95,12 @@ def test_a_made_uid_stays_while_the_entry_does_and_changes_with_what_is_dialled(
 
 
 def test_an_entry_says_what_annotations_say_in_a_cluster() -> None:
+    assert one(**{"public-ports": "3000"}).wishes.public_ports == {3000}
+    assert one(**{"public-ports": '"3000,8080"'}).wishes.public_ports == {3000, 8080}
     endpoint = one(**{"path-mode": "keep", "tokens-not-before": "2026-12-01T00:00:00Z"})
 
-    assert (endpoint.path_mode, endpoint.tokens_not_before) == ("keep", 1796083200.0)
-    assert (one().path_mode, one().tokens_not_before) == ("", 0.0)
+    assert (endpoint.wishes.path_mode, endpoint.tokens_not_before) == ("keep", 1796083200.0)
+    assert (one().wishes.path_mode, one().tokens_not_before) == ("", 0.0)
     assert one(**{"tokens-not-before": "1970-01-01 00:00:00Z"}).tokens_not_before == 1.0
     assert endpoint.uid == one().uid
 
@@ -144,6 +146,10 @@ def test_names_are_taken_as_they_are_written() -> None:
         (
             "sandboxes:\n  - {name: box, host: h, state: running}",
             "must be one of ready, starting, suspended, finished",
+        ),
+        (
+            "sandboxes:\n  - {name: box, host: h, public-ports: all}",
+            "boxes.yaml:2: `public-ports: all` must be ports with commas like 3000 or 3000,8080",
         ),
         (
             "sandboxes:\n  - {name: box, host: h, path-mode: Keep}",

@@ -437,5 +437,5 @@ def test_what_waking_needs_to_know_is_in_the_index() -> None:
     place.table.upsert_sandbox(parse_sandbox(item))
     found = place.index.find(REF)
     assert found is not None
-    assert found.wakes_on_request
+    assert found.wishes.wakes_on_request
     assert found.shutdown_at == 1796083200.0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ from router.proxy.request import (
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request
 from router.proxy.wire.session_cookie import SessionRules
-from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.endpoint import Endpoint, SandboxRef, State, Wishes
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
 from router.routing.target import TargetParser
@@ -786,3 +787,72 @@ def test_a_long_cookie_is_not_kept_in_memory() -> None:
     door = SessionDoor()
     door.ask(None, Cookie=f"{door.cookie}; a={'a' * 5000}")
     assert door.caller.remembered is None
+
+
+# --- public ports ---------------------------------------------------------------------------
+
+OPEN = Endpoint(
+    REF,
+    "pod-1",
+    State.READY,
+    BOX.addresses,
+    sandbox_uid="sandbox-1",
+    wishes=Wishes(public_ports=frozenset({8888})),
+)
+
+
+class OpenDoor(Door):
+    """A Door to a sandbox whose port 8888 is public, where the operator allows that."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(public_ports=True, **options)
+        self.authorizer = CountedGrants(policy=self.policy, public_ports=True)
+        self.admission = self._admission("", ProxyOptions(public_ports=True, **options))
+        self.index.upsert(OPEN)
+
+
+def test_a_public_port_is_told_apart_in_the_log() -> None:
+    door = OpenDoor()
+    for _ in range(2):
+        request = door.request(None)
+        assert isinstance(door.admission.step(request), Permit)
+        assert (request.outcome.authz, request.outcome.principal) == ("public", "")
+    request = door.request(token())
+    door.admission.step(request)
+    assert (request.outcome.authz, request.outcome.principal) == ("allowed", "alice")
+
+
+def test_a_port_that_is_closed_again_is_closed_at_once() -> None:
+    door = OpenDoor()
+    door.ask(None)
+    assert door.is_remembered(None)
+    door.index.upsert(BOX)
+    with pytest.raises(Unauthenticated):
+        door.ask(None)
+
+
+def test_another_port_is_not_public_on_a_connection_where_one_was() -> None:
+    door = OpenDoor()
+    door.ask(None)
+    with pytest.raises(Unauthenticated):
+        door.ask(None, X_Sandbox_Port="9000")
+
+
+def test_a_public_port_that_sleeps_is_woken_by_nobody_unknown() -> None:
+    door = OpenDoor(wakes="all")
+    door.index.upsert(replace(OPEN, state=State.SUSPENDED, addresses=()))
+    with pytest.raises(SandboxSuspended) as caught:
+        door.ask(None)
+    assert "no right to wake it" in caught.value.reason
+    with pytest.raises(Unauthenticated):
+        door.ask(None, X_Sandbox_Port="9000")
+
+
+def test_a_port_that_closes_while_its_caller_waits_is_reached_by_nobody_unknown() -> None:
+    door = OpenDoor(wait_for_ready_s=10.0)
+    door.index.upsert(replace(OPEN, state=State.STARTING, addresses=()))
+    request = door.request(None)
+    assert isinstance(door.admission.step(request), AwaitSandbox)
+    door.index.upsert(BOX)
+    with pytest.raises(Forbidden):
+        door.admission.step(request)

@@ -12,7 +12,11 @@ import pytest
 from router.errors import Forbidden, Overloaded, RouterError
 from router.proxy.own_paths import OwnPaths
 from router.proxy.ports import ProxyOptions
+from router.proxy.request import Caller, Request
+from router.proxy.wire.peer import ClientAddresses, Peer
+from router.proxy.wire.request_head import parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.target import Target
 from router.tasks import TaskSet
 from router.timestamps import parse_timestamp
 from tests.unit.proxy.stage import BOX, TO_BOX, Client, Stage
@@ -303,3 +307,21 @@ async def test_a_router_that_is_ending_takes_no_wish() -> None:
     status, headers, _ = await place.ask()
     assert (status, headers[b"X-Sandbox-Router-Error"]) == (503, b"draining")
     assert place.wishes.noted == []
+
+
+async def test_a_public_port_is_no_right_to_keep_its_sandbox_awake() -> None:
+    from router.auth.anonymous import PUBLIC
+    from router.auth.authenticator import Authenticated
+    from router.errors import Unauthenticated
+
+    own = OwnPaths(awake=Wishes(), awake_limit_s=60.0, tasks=TaskSet())
+    request = Request(
+        parse_request(b"POST /.sandbox-router/awake HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Caller(Peer("192.0.2.1", is_tls=False, trusted=())),
+        ClientAddresses(()),
+        1.0,
+    )
+    request.target = Target(SandboxRef("default", "box"), 8888)
+    request.authenticated = Authenticated(PUBLIC, consumed_authorization=False)
+    with pytest.raises(Unauthenticated):
+        own.check(request)

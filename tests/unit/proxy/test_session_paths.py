@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
 from router.auth.principal import Principal
 from router.auth.session_desk import BegunSession
@@ -77,7 +78,11 @@ class Place:
         head = request.head
         request.target = PARSER.parse(head.asked, head.host, head.target)
         request.permit = Permit(caller, BOX, 8888)
-        return self.paths.answering(own_path(head.target, request.target.path_root), request)
+        request.authenticated = Authenticated(caller, consumed_authorization=False)
+        path = own_path(head.target, request.target.path_root)
+        if path in (b"session", b"logout"):
+            self.paths.check(path, request)
+        return self.paths.answering(request)
 
     def answer(self, target: str = IN, method: str = "GET", *args: Any, **how: Any) -> bytes:
         answered = self.answering(target, method, *args, **how)
@@ -147,9 +152,8 @@ def test_where_browsers_keep_no_cookie_that_is_said() -> None:
     block = f"GET {IN} HTTP/1.1\r\nHost: {HOST}\r\nX-Forwarded-Proto: http\r\n\r\n".encode()
     request = Request(parse_request(block), Caller(peer), ClientAddresses(()), 1.0)
     request.target = PARSER.parse(request.head.asked, request.head.host, request.head.target)
-    request.permit = Permit(ALICE, BOX, 8888)
     with pytest.raises(BadRequest, match="needs https"):
-        place.paths.answering(b"session", request)
+        place.paths.check(b"session", request)
 
 
 # --- somebody else's session ----------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from router.proxy.ports import ProxyOptions
 from router.proxy.wake_rules import WakeRules, page_at
 from router.proxy.wire.request_head import RequestHead, parse_request
-from router.routing.endpoint import Endpoint, SandboxRef, State
+from router.routing.endpoint import Endpoint, SandboxRef, State, Wishes
 
 ASLEEP = Endpoint(SandboxRef("default", "box"), "", State.SUSPENDED, sandbox_uid="s-1")
 UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -79,7 +79,7 @@ def test_nothing_wakes_while_waking_is_off() -> None:
 
 def test_only_whose_owner_asked_for_it_is_woken_with_annotated() -> None:
     annotated = rules("annotated")
-    asked = Endpoint(ASLEEP.ref, "", State.SUSPENDED, wakes_on_request=True)
+    asked = Endpoint(ASLEEP.ref, "", State.SUSPENDED, wishes=Wishes(wakes_on_request=True))
     assert annotated.why_not(head(), asked) == ""
     assert "on-request" in annotated.why_not(head(), ASLEEP)
 

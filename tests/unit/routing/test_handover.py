@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from router.routing import handover
-from router.routing.endpoint import NO_PORTS, Endpoint, SandboxRef, State
+from router.routing.endpoint import NO_PORTS, Endpoint, SandboxRef, State, Wishes
 from router.routing.handover import Donor, HandedTable, Page, fetch
 from router.routing.index import EndpointIndex
 
@@ -22,7 +22,7 @@ RICH = Endpoint(
     "rich-1",
     "as it says",
     {8888: 40001},
-    path_mode="keep",
+    wishes=Wishes("keep", public_ports=frozenset({3000, 8080})),
     tokens_not_before=1_764_547_200.5,
 )
 LOCKED = Endpoint(SandboxRef("team-b", "locked"), "", State.STARTING, tokens_not_before=math.inf)

@@ -370,6 +370,14 @@ def test_a_trace_id_read_by_position_is_the_one_that_the_general_parser_finds(
     assert trace_id_of(header) == ("" if parent is None else parent.trace_id)
 
 
+def test_a_request_that_a_public_port_let_in_says_so_and_no_other_mentions_it(make_outcome):
+    log = AccessLog(sink=io.BytesIO())
+    outcome = make_outcome()
+    assert b"public" not in log.line(outcome)
+    outcome.authz = "public"
+    assert json.loads(log.line(outcome))["public"] is True
+
+
 def test_a_request_that_woke_its_sandbox_says_so_and_no_other_mentions_it(make_outcome):
     log = AccessLog(sink=io.BytesIO())
     outcome = make_outcome()

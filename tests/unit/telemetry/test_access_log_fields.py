@@ -29,7 +29,9 @@ def test_the_page_has_the_table_that_is_generated():
 
 async def test_a_line_that_says_everything_has_exactly_these_fields_in_this_order(make_outcome):
     found = await fields_of(
-        make_outcome(woke=True, token_id="t-1", key_id="k-1", error_reason="errno 111")
+        make_outcome(
+            woke=True, authz="public", token_id="t-1", key_id="k-1", error_reason="errno 111"
+        )
     )
 
     assert list(found) == [field.name for field in FIELDS]
@@ -50,6 +52,7 @@ async def test_every_value_has_the_type_that_is_documented(make_outcome):
             first_byte_s=0.125,
             error_reason="errno",
             woke=True,
+            authz="public",
             token_id="t-1",
             key_id="k-1",
         )
