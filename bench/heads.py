@@ -107,6 +107,32 @@ def proxied_gets(caller: Caller, count: int = DIFFERENT_HEADS) -> list[bytes]:
     ]
 
 
+def browser_gets(
+    host: str, *, authorization: str = "", session: str = "", count: int = DIFFERENT_HEADS
+) -> list[bytes]:
+    """GETs of one browser's page in host mode, with a bearer token or with a session; the browser's own lines stay the same."""
+    variety = _Variety(5)
+    cookies = "theme=dark; _xsrf=2|8c5f1d0a|0b6c3d"
+    cookies += f"; __Host-sandbox-router={session}" if session else ""
+    lines = [
+        f"Host: {host}",
+        *([f"Authorization: Bearer {authorization}"] if authorization else []),
+        f"User-Agent: {_AGENTS[3]}",
+        "Accept: */*",
+        "Accept-Encoding: gzip, deflate, br, zstd",
+        "Accept-Language: en-GB,en;q=0.9",
+        f"Referer: https://{host}/lab",
+        "Sec-Fetch-Site: same-origin",
+        "Sec-Fetch-Mode: cors",
+        "Sec-Fetch-Dest: empty",
+        f"Cookie: {cookies}",
+    ]
+    return [
+        "\r\n".join((f"GET {variety.target()} HTTP/1.1", *lines, "", "")).encode()
+        for _ in range(count)
+    ]
+
+
 def different_posts(caller: Caller, count: int = DIFFERENT_HEADS) -> list[bytes]:
     """POSTs of 1 KB (1,024 bytes) whose heads differ."""
     variety = _Variety(3)

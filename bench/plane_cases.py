@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bench import heads
 from bench.heads import ITEM_BODY, Caller
-from bench.plane_stage import Stage
+from bench.plane_stage import SESSION_KEYS, Stage
 from bench.plane_traffic import (
     Body,
     Make,
@@ -73,6 +73,23 @@ def _proxied(stage: Stage) -> Requests:
     return Requests(stage, heads.proxied_gets(_caller(stage), _HEADS), answer=ITEM_ANSWER)
 
 
+_HOST = "8888-box-0--default.boxes.example"
+_FOR_BROWSERS = {"base-domain": "boxes.example", "session-key-file": SESSION_KEYS}
+
+
+def _by_browser(*, session: bool) -> Make:
+    return lambda stage: Requests(
+        stage,
+        heads.browser_gets(
+            _HOST,
+            authorization="" if session else stage.token,
+            session=stage.session if session else "",
+            count=_HEADS,
+        ),
+        answer=ITEM_ANSWER,
+    )
+
+
 PLANE_CASES: tuple[PlaneCase, ...] = (
     PlaneCase("get", "small GET, heads differ", _US, _gets(ITEM_ANSWER)),
     PlaneCase(
@@ -97,6 +114,20 @@ PLANE_CASES: tuple[PlaneCase, ...] = (
         _US,
         _gets(ITEM_ANSWER, batches=16),
         settings={"access-log": "true"},
+    ),
+    PlaneCase(
+        "get-page",
+        "small GET of a browser's page, with a bearer token",
+        _US,
+        _by_browser(session=False),
+        settings=_FOR_BROWSERS,
+    ),
+    PlaneCase(
+        "get-session",
+        "the same with a session",
+        _US,
+        _by_browser(session=True),
+        settings=_FOR_BROWSERS,
     ),
     PlaneCase("get-chunked", "small GET, chunked response", _US, _gets(chunked_answer(ITEM_BODY))),
     PlaneCase(

@@ -22,7 +22,10 @@ from router.app.worker import Sockets, Stop, Worker
 from router.settings import load
 
 CLIENT_ADDRESS = ("127.0.0.1", 40_000)
+SESSION_KEYS = "{directory}/session-keys"
+"""In a case's settings: the file with the keys that the stage's session is signed by."""
 _SECRET = base64.b64encode(bytes(range(48)))
+_SESSION_SECRET = base64.b64encode(bytes(range(48, 96)))
 _START_TIMEOUT_S = 30.0
 
 
@@ -163,9 +166,11 @@ class _Loop(uvloop.Loop):
 class Stage:
     """One running worker, its clients' wires and its sandboxes'."""
 
-    def __init__(self, loop: _Loop, token: str) -> None:
+    def __init__(self, loop: _Loop, token: str, session: str) -> None:
+        """`session` is a session's token for box-0 on port 8888."""
         self._loop = loop
         self.token = token
+        self.session = session
 
     @property
     def to_clients(self) -> list[Wire]:
@@ -188,7 +193,8 @@ async def _staged(settings: Mapping[str, str], sandboxes: int) -> AsyncIterator[
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _Loop)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        flags = {**_flags(Path(name), sandboxes), **settings}
+        asked = {key: value.replace("{directory}", name) for key, value in settings.items()}
+        flags = {**_flags(Path(name), sandboxes), **asked}
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         loaded = load(flags)
@@ -202,7 +208,7 @@ async def _staged(settings: Mapping[str, str], sandboxes: int) -> AsyncIterator[
             )
             if running.done():
                 running.result()
-            yield Stage(loop, _token())
+            yield Stage(loop, _token(), _session())
         finally:
             ready.cancel()
             stop.ask()
@@ -231,6 +237,7 @@ def _flags(directory: Path, sandboxes: int) -> dict[str, str]:
     table.write_text("sandboxes:\n" + "".join(entries))
     secret = directory / "secret"
     secret.write_bytes(_SECRET)
+    (directory / "session-keys").write_bytes(_SESSION_SECRET)
     return {
         "http-bind": "127.0.0.1:8080",
         "discovery": "file",
@@ -252,3 +259,18 @@ def _token() -> str:
         "sandboxes": [{"namespace": "default", "name": "*"}],
     }
     return jwt.encode(claims, _SECRET, "HS256")
+
+
+def _session() -> str:
+    """A session in box-0 on port 8888."""
+    now = int(time.time())
+    claims = {
+        "sid": "5f0c6c7e5f0c6c7e",
+        "sub": "session-8c1f",
+        "iat": now,
+        "exp": now + 86_400,
+        "namespace": "default",
+        "name": "box-0",
+        "port": 8888,
+    }
+    return jwt.encode(claims, _SESSION_SECRET, "HS256", headers={"typ": "session+jwt"})

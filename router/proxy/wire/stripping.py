@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
+
+_MAX_KEPT: Final = 256
+_MAX_KEPT_BYTES: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Stripped:
 
     headers: Names
     cookies: Names
+    _kept: dict[bytes, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What is left of Cookie values seen lately: a browser's come again and again (bench/plane_cases.py)."""
 
     @classmethod
     def of(cls, headers: Iterable[str], cookies: Iterable[str]) -> Stripped | None:
@@ -63,6 +69,14 @@ class Stripped:
 
     def without_cookies(self, value: bytes) -> bytes:
         """Returns a Cookie header's value without the stripped cookies; as it came when it has none of them."""
+        known = self._kept.get(value)
+        if known is not None:
+            return known
         pairs = value.split(b";")
         kept = [p for p in pairs if not self.cookies.hold(p.partition(b"=")[0].strip(b" \t"))]
-        return value if len(kept) == len(pairs) else b";".join(kept).strip(b" \t")
+        left = value if len(kept) == len(pairs) else b";".join(kept).strip(b" \t")
+        if len(value) <= _MAX_KEPT_BYTES:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[value] = left
+        return left

@@ -36,3 +36,15 @@ def test_a_post_carries_the_length_of_its_body() -> None:
     assert body == heads.POST_BODY
     assert len(body) == 1_024
     assert b"Content-Length: 1024" in head
+
+
+def test_a_browser_s_gets_differ_in_their_paths_alone() -> None:
+    by_token = heads.browser_gets("8888-box.boxes.example", authorization="t", count=3)
+    by_session = heads.browser_gets("8888-box.boxes.example", session="s", count=3)
+    assert len({head.partition(b"\r\n")[2] for head in by_session}) == 1
+    assert [head.partition(b"\r\n")[0] for head in by_token] == [
+        head.partition(b"\r\n")[0] for head in by_session
+    ]
+    assert b"\r\nAuthorization: Bearer t\r\n" in by_token[0]
+    assert b"Authorization" not in by_session[0]
+    assert by_session[0].endswith(b"; __Host-sandbox-router=s\r\n\r\n")

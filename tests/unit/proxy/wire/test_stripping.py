@@ -49,3 +49,16 @@ def test_a_cookie_is_taken_out_of_its_header(value: bytes, left: bytes) -> None:
     stripped = Stripped.of([], ["sid"])
     assert stripped is not None
     assert stripped.without_cookies(value) == left
+
+
+def test_what_is_remembered_of_cookies_is_bounded_and_never_shown() -> None:
+    stripped = Stripped.of([], ["sid"])
+    assert stripped is not None
+    for number in range(1000):
+        assert stripped.without_cookies(b"sid=secret; n=%d" % number) == b"n=%d" % number
+        assert stripped.without_cookies(b"sid=secret; n=%d" % number) == b"n=%d" % number
+    long = b"sid=secret; a=" + b"x" * 4000
+    assert stripped.without_cookies(long) == long[12:]
+    assert len(stripped._kept) <= 256
+    assert long not in stripped._kept
+    assert "secret" not in repr(stripped)
