@@ -32,6 +32,7 @@ from router.proxy.signs_of_life import Dialled
 from router.proxy.wire.forwarding import subprotocol_token
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead, parse_request
+from router.proxy.wire.session_cookie import ON_LOOPBACK
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target
 from router.telemetry.escaping import printable
@@ -168,7 +169,10 @@ class Explainer:
         while True:
             match self._admission.step(request):
                 case Permit() if is_for_router(request):
-                    return _outcome(None, "The router answers this path itself (docs/sleeping.md).")
+                    return _outcome(
+                        None,
+                        "The router answers this path itself (docs/sleeping.md, docs/browsers.md).",
+                    )
                 case Permit() as permit:
                     return self._of_permitted(permit)
                 case AwaitSandbox() as pending:
@@ -301,6 +305,7 @@ def _principal_facts(principal: Principal | None, head: RequestHead) -> dict[str
         "sandbox_token": head.sandbox_token,
         "subprotocol_token": subprotocol_token(head.subprotocols),
         "certificate": head.client_cert,
+        "session": _session_in(head),
     }
     offered = [name for name, value in values.items() if value is not None]
     if principal is None:
@@ -319,6 +324,11 @@ def _principal_facts(principal: Principal | None, head: RequestHead) -> dict[str
         "issued_at": principal.issued_at,
         "expires_at": principal.expires_at,
     }
+
+
+def _session_in(head: RequestHead) -> bytes | None:
+    """Returns the Cookie header that has a session, in whichever form; None without one."""
+    return head.cookie if head.cookie is not None and ON_LOOPBACK + b"=" in head.cookie else None
 
 
 def _endpoint_facts(

@@ -84,7 +84,8 @@ class AuthenticatorChain:
         if principal is ANONYMOUS or (principal is PUBLIC and self._forwarded is None):
             return math.inf
         if self._certificate is not None and principal.mode == self._certificate.mode:
-            return self._certificate.valid_until(principal)
+            # On the same connection a proxy may name somebody in the next request.
+            return 0.0 if self._forwarded_first else self._certificate.valid_until(principal)
         if self._session is not None and principal.mode == self._session.mode:
             return self._session.valid_until(principal)
         for verifier in self._bearer:

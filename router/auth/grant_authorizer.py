@@ -100,7 +100,8 @@ class GrantAuthorizer:
             for grant, _ in rights.about(ref):
                 if grant.covers_call(port, method) and grant.covers_endpoint(endpoint):
                     return True
-        return self.is_public(endpoint, port)
+        # A link that opened any public port would begin a session of another sandbox there.
+        return principal.mode != "link" and self.is_public(endpoint, port)
 
     def is_public(self, endpoint: Endpoint, port: int) -> bool:
         """Returns True when everybody may call the port: the sandbox's owner and the operator say so."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from router.admin.explain import Question
 from tests.fakes.links import SESSION_SECRET, bearer, link, session
 from tests.integration.auth.browser import (
     BOX,
@@ -159,6 +160,30 @@ async def test_a_bearer_token_beats_the_session(browser: Browser) -> None:
     assert refused.code == "unauthenticated"
     allowed = await browser.ask(method="DELETE", Authorization=f"Bearer {bearer()}")
     assert allowed.status == 200, "and needs no Origin"
+
+
+async def test_a_link_begins_no_session_at_another_sandbox_s_public_port(tmp_path: Path) -> None:
+    async with browsing(tmp_path, public_ports="true") as browser:
+        host = f"80-box-p--team-a.{DOMAIN}"
+        answer = await browser.begin(link(), host=host)
+        assert answer.code == "forbidden"
+        assert "set-cookie" not in answer.headers
+        assert (await browser.begin(link(name="box-p", port=80), host=host)).status == 303
+
+
+async def test_a_session_in_a_second_cookie_line_counts_and_is_taken_out_too(
+    browser: Browser,
+) -> None:
+    await browser.begin(link())
+    (value,) = browser.jar[BOX].values()
+    reader, writer = await browser.door.connect()
+    head = browser.lines("/", "GET", BOX, {**TYPED, "Cookie": "a=1"})
+    writer.write(head[:-2] + f"Cookie: b=2; sandbox-router={value}\r\n\r\n".encode())
+    assert (await read_answer(reader)).status == 200
+    (seen,) = browser.door.sandbox.heads
+    assert b"\r\nCookie: a=1\r\n" in seen
+    assert b"\r\nCookie: b=2\r\n" in seen
+    assert value.encode() not in seen
 
 
 # --- foreign pages --------------------------------------------------------------------------
@@ -316,6 +341,23 @@ async def test_who_is_somebody_else_can_sign_out_on_the_page_that_says_so(browse
     ).status == 303
 
 
+async def test_a_session_is_explained_and_never_repeated(browser: Browser) -> None:
+    await browser.begin(link())
+    (value,) = browser.jar[BOX].values()
+    named = ((b"Host", BOX.encode()), (b"Cookie", b"sandbox-router=" + value.encode()))
+    own = await browser.door.worker.explain(Question((*named, (b"Sec-Fetch-Site", b"none"))))
+    assert own["principal"]["mode"] == "session"
+    assert own["principal"]["offered"] == ["session"]
+    assert own["decision"]["decision"] == "allowed"
+    assert own["outcome"]["code"] == ""
+    foreign = await browser.door.worker.explain(
+        Question((*named, (b"Sec-Fetch-Site", b"cross-site")))
+    )
+    assert foreign["outcome"]["code"] == "cross_origin"
+    assert foreign["outcome"]["reason"] == "Sec-Fetch-Site is cross-site"
+    assert value not in str(own) + str(foreign)
+
+
 # --- the end --------------------------------------------------------------------------------
 
 
@@ -355,3 +397,68 @@ async def test_signing_out_closes_what_the_session_has_open(browser: Browser) ->
 async def test_a_session_begins_in_a_sandbox_that_is_not_ready(browser: Browser) -> None:
     host = f"8888-box-s--team-a.{DOMAIN}"
     assert (await browser.begin(link(name="box-s"), host=host)).status == 303
+
+
+# --- other ways in --------------------------------------------------------------------------
+
+ROOT = "/s/team-a/box-a/8888"
+
+
+async def test_by_path_a_session_is_kept_to_its_sandbox_s_root(tmp_path: Path) -> None:
+    given = {"path_prefix": "/s", "session_path_mode": "true"}
+    async with browsing(tmp_path, **given) as browser:
+        begun = await browser.ask(
+            f"{ROOT}/.sandbox-router/session?link={link(path='/lab')}", host="localhost", **TYPED
+        )
+        assert (begun.status, begun.headers["location"]) == (303, f"{ROOT}/lab")
+        assert f"; Path={ROOT}; " in begun.headers["set-cookie"]
+        assert (await browser.ask(f"{ROOT}/lab", host="localhost", **TYPED)).status == 200
+        assert b"sandbox-router=" not in browser.door.sandbox.heads[-1]
+        other = await browser.ask("/s/team-b/box-b/8888/", host="localhost", **TYPED)
+        assert other.code == "forbidden", "even where a browser sent it there"
+        out = await browser.ask(
+            f"{ROOT}/.sandbox-router/logout",
+            "POST",
+            host="localhost",
+            Origin=browser.origin("localhost"),
+        )
+        assert out.status == 200
+        assert f"; Path={ROOT}; Max-Age=0" in out.headers["set-cookie"]
+
+
+async def test_by_path_there_is_no_session_unless_that_was_said(tmp_path: Path) -> None:
+    async with browsing(tmp_path, path_prefix="/s") as browser:
+        begun = await browser.ask(
+            f"{ROOT}/.sandbox-router/session?link={link()}", host="localhost", **TYPED
+        )
+        assert begun.code == "bad_request"
+        assert "set-cookie" not in begun.headers
+
+
+async def test_behind_a_trusted_front_with_tls_the_cookie_is_the_host_s_alone(
+    tmp_path: Path,
+) -> None:
+    host = "8888-box-a--team-a.boxes.example"
+    front = {"X-Forwarded-Host": host, "X-Forwarded-Proto": "https"}
+    async with browsing(
+        tmp_path, base_domain="boxes.example", trusted_proxies="127.0.0.1"
+    ) as browser:
+        begun = await browser.begin(link(), host=host, **front)
+        assert begun.headers["set-cookie"].startswith("__Host-sandbox-router=")
+        assert "; HttpOnly; Secure; SameSite=Lax" in begun.headers["set-cookie"]
+        own = {**front, "Origin": f"https://{host}"}
+        assert (await browser.ask("/api", "POST", host=host, **own)).status == 200
+        plain = {**front, "Origin": f"http://{host}"}
+        assert (await browser.ask("/api", "POST", host=host, **plain)).code == "cross_origin"
+        (value,) = browser.jar[host].values()
+        unprefixed = await browser.ask(host=host, Cookie=f"sandbox-router={value}", **front)
+        assert unprefixed.code == "unauthenticated", "a sibling can set that one"
+        insecure = await browser.begin(link(), host=host, **{**front, "X-Forwarded-Proto": "http"})
+        assert insecure.code == "bad_request"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS", "DELETE"])
+async def test_a_session_begins_by_get_alone(browser: Browser, method: str) -> None:
+    path = f"/.sandbox-router/session?link={link()}"
+    answer = await browser.ask(path, method, Origin=browser.origin())
+    assert (answer.code, answer.headers["allow"]) == ("method_not_allowed", "GET")

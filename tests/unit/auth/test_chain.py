@@ -717,6 +717,14 @@ def test_of_a_certificate_and_a_proxy_s_word_the_mode_named_first_decides() -> N
     assert _mode(_told(certificate=True, first=True).authenticate(both)) == "forwarded"
 
 
+def test_a_certificate_is_not_remembered_where_a_proxy_s_word_would_beat_it() -> None:
+    for first in (True, False):
+        chain = _told(certificate=True, first=first)
+        answer = chain.authenticate(Credentials(certificate=ALICE))
+        assert isinstance(answer, Authenticated)
+        assert (chain.valid_until(answer) == 0.0) is first
+
+
 def test_a_proxy_s_word_that_is_not_clear_lets_nobody_in() -> None:
     chain = _told(certificate=True, first=True)
     with pytest.raises(Unauthenticated):

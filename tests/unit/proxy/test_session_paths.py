@@ -212,3 +212,19 @@ def test_who_has_no_session_ends_none() -> None:
 
 def test_its_repr_has_no_secret() -> None:
     assert repr(Place().paths).startswith("<SessionPaths SessionRules(")
+
+
+def test_what_is_refused_in_any_case_is_refused_before_there_is_a_permit() -> None:
+    place = Place()
+    peer = Peer("198.51.100.9", is_tls=True, trusted=())
+    for method, refused in (("GET", False), ("POST", True)):
+        block = f"{method} {IN} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+        request = Request(parse_request(block), Caller(peer), ClientAddresses(()), 1.0)
+        request.target = PARSER.parse(request.head.asked, request.head.host, request.head.target)
+        request.authenticated = Authenticated(ALICE, consumed_authorization=False)
+        if refused:
+            with pytest.raises(MethodNotAllowed):
+                place.paths.check(b"session", request)
+        else:
+            place.paths.check(b"session", request)
+    assert place.desk.begun == []
