@@ -43,7 +43,6 @@ MYPYC: tuple[str, ...] = (
     "routing/source.py",
     "telemetry/access_log.py",
     "telemetry/activity.py",
-    "telemetry/metrics.py",
     "telemetry/recorder.py",
     "telemetry/usual_line.py",
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.telemetry.access_log import AccessLog
 from router.telemetry.exposition import content_type_for, render
 from router.telemetry.metric_labels import REQUEST_BUCKETS_S
@@ -115,7 +115,7 @@ def report(what: str, us: float) -> None:
 
 def measure_metrics() -> None:
     metrics = Metrics(version="bench")
-    telemetry = RouterTelemetry(metrics=metrics, access_log=None)
+    telemetry = RouterTelemetry(counters=metrics.counters, access_log=None)
     report("request_started", per_call_us(lambda _: telemetry.request_started(), outcome()))
     report("request_finished, no access log", per_call_us(telemetry.request_finished, outcome()))
     opened = outcome(connect_s=0.001)
@@ -159,7 +159,7 @@ async def measure_access_log() -> None:
     loop_us, process_us = await per_request_us(log.write, outcome())
     report("access log to a pipe: line, hand-over, on the loop's thread", loop_us)
     report("access log to a pipe: the whole process, writer thread included", process_us)
-    telemetry = RouterTelemetry(metrics=Metrics(version="bench"), access_log=log)
+    telemetry = RouterTelemetry(counters=Metrics(version="bench").counters, access_log=log)
     loop_us, process_us = await per_request_us(telemetry.request_finished, outcome())
     report("request_finished with access log, on the loop's thread", loop_us)
     report("request_finished with access log, the whole process", process_us)
@@ -171,8 +171,8 @@ async def measure_access_log() -> None:
 def measure_scrape() -> None:
     metrics = Metrics(version="bench")
     for number in range(SERIES):
-        metrics.inflight_requests += 1
-        metrics.request_finished(outcome(namespace=f"team-{number}"))
+        metrics.counters.inflight_requests += 1
+        metrics.counters.request_finished(outcome(namespace=f"team-{number}"))
     content_type = content_type_for("")
 
     def milliseconds(what: str, call: Callable[[], object]) -> None:

@@ -17,6 +17,7 @@ from router.auth.authorizer import Permit, PoolKey
 from router.auth.principal import Principal
 from router.errors import BadRequest, Forbidden, RouterError, SandboxNotReady
 from router.proxy.admission import Admission
+from router.proxy.caller import Caller
 from router.proxy.ports import EndpointSource
 from router.proxy.request import (
     AwaitAuthorization,
@@ -24,7 +25,6 @@ from router.proxy.request import (
     AwaitSandbox,
     AwaitWake,
     AwaitWakeRight,
-    Caller,
     Request,
     is_for_router,
 )

@@ -10,9 +10,9 @@ from router.app.memory_limit import buffered_bytes_allowed
 from router.app.waking import needs_wakes
 from router.auth.session_desk import SessionDesk
 from router.proxy.budget import Budget
+from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.places import Places
 from router.proxy.pool import Pool
-from router.proxy.ports import NEVER, ProxyOptions
 from router.proxy.session_paths import SessionPaths
 from router.proxy.wire.forwarded_identity import IdentityHeaders
 from router.proxy.wire.session_cookie import OF_A_HOST, OF_A_PATH, ON_LOOPBACK, SessionRules

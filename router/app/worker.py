@@ -229,7 +229,7 @@ class Worker:
             is_on=settings.logs.tracing, version=installed_version(), environment=os.environ
         )
         telemetry = RouterTelemetry(
-            metrics=self.metrics,
+            counters=self.metrics.counters,
             access_log=self._access_log,
             tracer=tracer,
             activity=self._activity,

@@ -16,7 +16,8 @@ from router.errors import (
     SandboxSuspended,
     SandboxWaking,
 )
-from router.proxy.ports import EndpointSource, ProxyOptions
+from router.proxy.options import ProxyOptions
+from router.proxy.ports import EndpointSource
 from router.proxy.request import (
     AwaitAuthorization,
     AwaitSandbox,

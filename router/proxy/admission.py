@@ -26,13 +26,14 @@ from router.errors import (
     SandboxReplaced,
 )
 from router.proxy.absence import Absence, no_table_yet
-from router.proxy.ports import EndpointSource, ProxyOptions
+from router.proxy.caller import Remembered
+from router.proxy.options import ProxyOptions
+from router.proxy.ports import EndpointSource
 from router.proxy.request import (
     AwaitAuthorization,
     AwaitCredential,
     AwaitWakeRight,
     Pending,
-    Remembered,
     Request,
     is_for_router,
 )

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from router import errors
 from router.errors import MalformedMessage, Overloaded, RequestTimeout, RouterError
 from router.proxy.budget import NO_MEMORY, Budget
+from router.proxy.caller import Caller
 from router.proxy.closing_connection import (
     CLOSED,
     DISCARDING,
@@ -21,8 +22,8 @@ from router.proxy.closing_connection import (
     ClosingConnection,
 )
 from router.proxy.connection import LARGE_BYTES
-from router.proxy.ports import NEVER, ClientRelay, ProxyOptions
-from router.proxy.request import Caller
+from router.proxy.options import NEVER, ProxyOptions
+from router.proxy.ports import ClientRelay
 from router.proxy.wire import framing
 from router.proxy.wire.error_answers import answer_for
 from router.proxy.wire.framing import ChunkedReader, FramingError

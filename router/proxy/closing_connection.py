@@ -13,7 +13,8 @@ from router.proxy.budget import NO_MEMORY, Budget
 from router.proxy.connection import Connection
 from router.proxy.delivery import FLUSH_S, Delivery, reset_on_close
 from router.proxy.exchange import Exchange
-from router.proxy.ports import NEVER, ClientRelay
+from router.proxy.options import NEVER
+from router.proxy.ports import ClientRelay
 from router.proxy.signs import look_for, shows, unread_bytes
 from router.proxy.wire.framing import BodyReader, LengthReader
 from router.proxy.wire.request_head import RequestHead

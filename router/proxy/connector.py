@@ -17,16 +17,10 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.admission import Admission
+from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.own_paths import Answering, OwnPaths
 from router.proxy.pool import Pool
-from router.proxy.ports import (
-    NEVER,
-    EndpointSource,
-    ProxyOptions,
-    Telemetry,
-    WakeDesk,
-    WakeTicket,
-)
+from router.proxy.ports import EndpointSource, Telemetry, WakeDesk, WakeTicket
 from router.proxy.racing import ConnectFailed
 from router.proxy.request import (
     AwaitAuthorization,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from router.auth.authorizer import Permit
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 
 FLUSH_S: Final = 30.0
 """How long a client may take nothing of what it is still to be given."""

@@ -9,10 +9,12 @@ from functools import partial
 from typing import Final, Protocol
 
 from router.errors import BadResponse, BodyTooLarge, RequestTimeout, RouterError, SandboxTimeout
+from router.proxy.caller import Caller
 from router.proxy.delivery import Delivery
 from router.proxy.exchange_states import RECEIVING_NEXT, SENDING_NEXT, Receiving, Sending
-from router.proxy.ports import ClientSide, ProxyOptions, SandboxSide, Telemetry
-from router.proxy.request import Caller, Request
+from router.proxy.options import ProxyOptions
+from router.proxy.ports import ClientSide, SandboxSide, Telemetry
+from router.proxy.request import Request
 from router.proxy.tunnel import Tunnel, chosen_protocol
 from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.framing import BodyReader, ChunkedReader, LengthReader, chunk, last_chunk
@@ -30,7 +32,6 @@ _SENDING_BODY: Final = Sending.BODY
 _SENT: Final = Sending.SENT
 _AWAITED: Final = Receiving.AWAITED
 _RECEIVING_BODY: Final = Receiving.BODY
-_TUNNEL: Final = Receiving.TUNNEL
 _ENDED: Final = Receiving.ENDED
 
 
@@ -139,7 +140,8 @@ class Exchange(Request):
         if not head.has_body:
             self.sending = _SENT
             client.deadline_at = self.started_at + self.timeout_s
-            sandbox.write(data)
+            if sandbox.transport is not None:
+                sandbox.transport.write(data)
             client.begin_relay()
             return
         self.sending = _SENDING_BODY
@@ -248,10 +250,9 @@ class Exchange(Request):
     def response_begins(self, head: ResponseHead, reader: BodyReader, pieces: list[bytes]) -> None:
         """The final head, with what came of a body that goes on."""
         data = self._begin_response(head, has_length=isinstance(reader, LengthReader))
-        client = self.client
-        client.deadline_at = time.monotonic() + self._options.stream_idle_timeout_s
+        self.client.deadline_at = time.monotonic() + self._options.stream_idle_timeout_s
         self.outcome.bytes_to_client = reader.body_bytes
-        client.writelines([data, *(chunk(pieces) if self._adds_chunks else pieces)])
+        self.client.writelines([data, *(chunk(pieces) if self._adds_chunks else pieces)])
 
     def response_data(self, reader: BodyReader, pieces: list[bytes]) -> None:
         """More of the response's body."""
@@ -274,7 +275,7 @@ class Exchange(Request):
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
         self.outcome.status = 101
         self.outcome.is_tunnel = True
-        self._receiving_becomes(_TUNNEL)
+        self._receiving_becomes(Receiving.TUNNEL)
         tunnel = Tunnel(
             owner=self, client=client, sandbox=sandbox, protocol=protocol, options=self._options
         )
@@ -288,7 +289,7 @@ class Exchange(Request):
         self.outcome.upstream_error = "response_cut" if self.response_started else "bad_response"
         self.fail(error)
 
-    def sandbox_left(self, reason: str) -> None:
+    def sandbox_left(self, why: str) -> None:
         """The connection ended before any byte of a response."""
         self.outcome.upstream_error = "closed_early"
         if self.is_reused and self.is_repeatable:
@@ -300,9 +301,7 @@ class Exchange(Request):
             self._telemetry.upstream_retried()
             self._reopener.reopen(self)
             return
-        self.fail(
-            BadResponse("The sandbox closed the connection before it answered.", reason=reason)
-        )
+        self.fail(BadResponse("The sandbox closed the connection before it answered.", reason=why))
 
     # --- the response and the end ---
 
@@ -354,8 +353,8 @@ class Exchange(Request):
             sandbox.release()
         else:
             sandbox.close()
-        if out:
-            client.write(out[0] if len(out) == 1 else b"".join(out))
+        if out and client.transport is not None:
+            client.transport.write(out[0] if len(out) == 1 else b"".join(out))
         self._end()
         client.exchange_done()
 

@@ -20,13 +20,15 @@ from router.auth.authorizer import Permit
 from router.errors import Draining, InternalError, RouterError
 from router.proxy.admission import HEALTH_PATH, Admission
 from router.proxy.budget import Budget
+from router.proxy.caller import Caller
 from router.proxy.client_connection import ClientConnection
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
 from router.proxy.exchange import Exchange
+from router.proxy.options import ProxyOptions
 from router.proxy.pool import Pool
-from router.proxy.ports import ProxyOptions, Telemetry, Tracer
-from router.proxy.request import Caller, Pending, is_for_router, outcome_of_refused
+from router.proxy.ports import Telemetry, Tracer
+from router.proxy.request import Pending, is_for_router, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead

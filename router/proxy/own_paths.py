@@ -27,7 +27,7 @@ from router.errors import (
     Unauthenticated,
 )
 from router.proxy.exchange import Exchange
-from router.proxy.ports import SandboxRelay
+from router.proxy.ports import SandboxRelay, Writer
 from router.proxy.request import Request
 from router.proxy.session_paths import AnsweredHere, SessionPaths
 from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader, untaken
@@ -152,6 +152,10 @@ class Answering:
         self._reader: BodyReader = (
             ChunkedReader() if head.is_chunked else LengthReader(head.content_length or 0)
         )
+
+    @property
+    def transport(self) -> Writer:
+        return self
 
     def carry(self, exchange: Exchange, *, is_reused: bool) -> None:
         """Takes the exchange's request, and gives it the response."""

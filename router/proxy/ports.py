@@ -1,29 +1,27 @@
-"""What each part of the data path needs of the others, as narrow Protocols; and the options that bound it."""
+"""What each part of the data path needs of the others, as narrow Protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from router.auth.principal import Principal
 from router.errors import RouterError
 from router.proxy.delivery import Delivery
-from router.proxy.outcome import Outcome
-from router.proxy.wire.forwarded_identity import IdentityHeaders
-from router.proxy.wire.peer import Network, Peer
+from router.proxy.request import Outcome
+from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead
-from router.proxy.wire.session_cookie import SessionRules
-from router.proxy.wire.stripping import Stripped
 from router.proxy.wire.websocket import CloseCode
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.generation import Generation
 
-NEVER: Final = float("inf")
-"""A deadline that is off."""
-
-
 # --- the two sides of an exchange ------------------------------------------------------------
+
+
+class Writer(Protocol):
+    """A transport, as far as it is written to."""
+
+    def write(self, data: bytes) -> None: ...
 
 
 class Side(Protocol):
@@ -31,6 +29,11 @@ class Side(Protocol):
 
     is_writable: bool
     """False while its write buffer is over the high-water mark."""
+
+    @property
+    def transport(self) -> Writer | None:
+        """None once it is lost. What every request writes goes to it directly: write() would be one call more."""
+        ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -353,48 +356,3 @@ class Newcomer(Protocol):
 
     def on_deadline(self, now: float) -> None:
         """Called when `deadline_at` has passed."""
-
-
-# --- options ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyOptions:
-    """How requests are carried and what bounds them.
-
-    Durations in seconds, NEVER = off; sizes in bytes and counts, 0 = off where it can be.
-    """
-
-    header_timeout_s: float = NEVER
-    proxy_timeout_s: float = NEVER
-    stream_idle_timeout_s: float = NEVER
-    keepalive_timeout_s: float = NEVER
-    tunnel_idle_timeout_s: float = NEVER
-    tunnel_max_lifetime_s: float = NEVER
-    connect_budget_s: float = NEVER
-    wait_for_ready_s: float = 0.0
-    wakes: str = ""
-    """Which suspended sandboxes requests wake: `annotated` or `all` of them, "" for none."""
-    wake_timeout_s: float = NEVER
-    wake_websockets: bool = False
-    unknown_grace_s: float = 0.0
-    """How long an unknown sandbox is waited for: a watch may learn of it a moment after its client did; 0 = not at all."""
-    max_staleness_s: float = 0.0
-    max_header_bytes: int = 65_536
-    max_request_line_bytes: int = 16_384
-    max_body_bytes: int = 0
-    max_buffered_bytes: int = 0
-    max_requests_per_sandbox: int = 0
-    max_tunnels_per_client: int = 0
-    trusted_proxies: Sequence[Network] = ()
-    preserve_host: bool = False
-    origin_policy: str = "rewrite"
-    """What becomes of an Origin: `rewrite`, `keep` or `drop`."""
-    path_mode: str = "strip"
-    """What an app that is named by path sees: `strip` takes the sandbox's root off, `keep` leaves it; an Endpoint may say otherwise."""
-    public_ports: bool = False
-    passes_preflights: bool = False  # CORS preflights, which carry no credential
-    login_url: str = ""  # where people sign in; "": nowhere
-    sessions: SessionRules | None = None  # None: there are none
-    identity_headers: IdentityHeaders | None = None  # None: no proxy says who signed in
-    stripped: Stripped | None = None  # what a front adds for itself, and must not reach sandboxes

@@ -1,4 +1,4 @@
-"""What is known of one request on its way to a Permit, and what it may have to wait for."""
+"""One request: what was asked, what it may have to wait for, and the Outcome that is told of it in the end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Awaitable
 from typing import Final, TypeAlias
 
-from router.auth.authenticator import Authenticated, CertificateIdentity
+from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
 from router.errors import RouterError
-from router.proxy.outcome import Outcome
+from router.proxy.caller import Caller
 from router.proxy.slots import Slot
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import RequestHead
@@ -17,92 +17,158 @@ from router.proxy.wire.response_head import SCOPED, ResponseHead
 from router.proxy.wire.rewriting import BY_HEADER, CACHING, HEADER, ResponseScope
 from router.proxy.wire.router_paths import PREFIX
 from router.proxy.wire.stripping import Stripped
+from router.proxy.wire.trace_context import Trace
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
+
+CLIENT_CLOSED: Final = 499
+"""nginx's number: the client left before a response began."""
 
 _REPEATABLE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 
 
-class Remembered:
-    """What the last request of a connection was granted, for the next one that asks for the same with the same credential.
+class Outcome:
+    """One request or tunnel, filled in as it goes (mutable and slotted: it is made once a request).
 
-    It holds while nobody's generation moved, the credential is valid, and the name still leads to the very same Endpoint.
+    Durations are seconds, None where that step never happened; `started_at` is Unix time. Text from the client is kept as
+    raw bytes: whoever prints it escapes it.
     """
 
     __slots__ = (
-        "asked",
-        "authenticated",
-        "authenticator_generation",
-        "authorization",
-        "authorizer_generation",
+        "asked_namespace",
         "authz",
-        "client_cert",
-        "cookie",
-        "counts_cookie",
-        "host",
-        "is_ambient",
+        "bytes_from_client",
+        "bytes_to_client",
+        "client",
+        "code",
+        "connect_s",
+        "error_reason",
+        "first_byte_s",
+        "is_tunnel",
+        "key_id",
         "method",
-        "names_generation",
-        "permit",
-        "sandbox_token",
-        "target",
-        "valid_until",
+        "namespace",
+        "path",
+        "pod_uid",
+        "port",
+        "principal",
+        "retries",
+        "sandbox",
+        "started_at",
+        "status",
+        "token_id",
+        "total_s",
+        "trace",
+        "traceparent",
+        "upstream_error",
+        "used",
+        "used_at",
+        "wait_s",
+        "woke",
     )
 
     def __init__(
         self,
-        head: RequestHead,
-        target: Target,
-        authenticated: Authenticated,
-        permit: Permit,
-        generations: tuple[int, int, int],
-        valid_until: float,
         *,
-        counts_cookie: bool,
-        is_ambient: bool,
+        method: bytes,
+        path: bytes,
+        client: str,
+        started_at: float,
+        traceparent: bytes | None = None,
     ) -> None:
-        # Not the head itself: an idle connection would keep all its lines in memory.
-        self.asked = head.asked
-        self.authorization = head.authorization
-        self.host = head.host
-        self.method = head.method
-        self.sandbox_token = head.sandbox_token
-        self.client_cert = head.client_cert
-        self.counts_cookie = counts_cookie
-        """Whether another Cookie header could make it another caller."""
-        self.cookie = head.cookie if counts_cookie else None
-        self.is_ambient = is_ambient
-        """The browser adds the credential by itself, so each request is asked which page it is of."""
-        self.target = target
-        self.authenticated = authenticated
-        self.permit = permit
-        self.authz = "public" if permit.principal.mode == "public" else "allowed"
-        self.authenticator_generation, self.authorizer_generation, self.names_generation = (
-            generations
-        )
-        self.valid_until = valid_until
-        """Unix seconds."""
+        self.method = method
+        self.path = path
+        """The request target as it came; the query is cut off where it is logged."""
+        self.client = client
+        """The client's address, found right to left through `trusted-proxies`."""
+        self.started_at = started_at
+        self.status = 0
+        """The status sent; 499 when the client left before there was one; 0 never."""
+        self.code = ""
+        """The RouterError's code; "" when the sandbox answered; `client_closed`, `response_cut`, `stream_drained` or `tunnel_*` for other ends."""
+        self.namespace = ""
+        """The sandbox's namespace if the table knows it, else ""."""
+        self.asked_namespace = ""
+        """The namespace that the request named, known or not; "" when it named no sandbox."""
+        self.sandbox = ""
+        self.port = 0
+        self.pod_uid = ""
+        self.principal = ""
+        self.token_id = ""
+        """Who called, where the subject doesn't say it: the token's `jti`; and the `kid` of the key that verified it."""
+        self.key_id = ""
+        self.authz = ""
+        """`allowed`, `public` (without a credential, by a public port), `denied`, `unauthenticated`, `unavailable` or "" (not reached)."""
+        self.upstream_error = ""
+        """A reason from UPSTREAM_ERRORS, "" when the sandbox did nothing wrong."""
+        self.error_reason = ""
+        """Detail for the log alone (an errno, an address)."""
+        self.retries = 0
+        self.is_tunnel = False
+        self.woke = False
+        """The request met a suspended sandbox, and woke it or waited for who did."""
+        self.wait_s: float | None = None
+        self.connect_s: float | None = None
+        self.first_byte_s: float | None = None
+        self.total_s = 0.0
+        self.bytes_from_client = 0
+        """Body (or tunnel) bytes."""
+        self.bytes_to_client = 0
+        self.traceparent = traceparent
+        """As the sandbox is sent it: as it came, unless this request is traced here."""
+        self.trace: Trace | None = None
+        """None unless a span is made of this request."""
+        self.used: Endpoint | None = None
+        """The sandbox that this was activity of: it answered below 500, or the client left while it worked; else None."""
+        self.used_at = 0.0
+        """When (monotonic seconds) it was used last: the end, or what last crossed a tunnel but pings and pongs."""
 
-    def has_credential_of(self, head: RequestHead) -> bool:
-        """Returns True when the head has exactly the credential that this was granted for."""
-        return (
-            head.authorization == self.authorization
-            and head.sandbox_token == self.sandbox_token
-            and head.subprotocols is None
-            and head.client_cert == self.client_cert
-            and (not self.counts_cookie or head.cookie == self.cookie)
-        )
+    def ended(self, started_at: float, permit: Permit | None) -> None:
+        """Notes the end of what began at `started_at` (monotonic seconds), and was activity of a sandbox if that responded well."""
+        now = time.monotonic()
+        self.total_s = now - started_at
+        if not self.is_tunnel:
+            self.used_at = now
+        if self.first_byte_s is not None and self.status < 500 and permit is not None:
+            self.used = permit.endpoint
+
+    def client_left(self, permit: Permit | None, *, has_begun: bool) -> None:
+        """Notes that the client left before it had its whole response, and while whose sandbox worked."""
+        self.code = self.code or "client_closed"
+        if not has_begun:
+            self.status = CLIENT_CLOSED
+            self.used = None if permit is None else permit.endpoint
+
+    def refused(self, error: RouterError) -> None:
+        """Notes an error response of the router's own."""
+        self.code = error.code
+        self.status = error.status
+        self.authz = _AUTHZ_DECISIONS.get(error.code, self.authz)
 
 
-class Caller:
-    """A client's connection, as far as it proves who calls (made once a connection)."""
+_AUTHZ_DECISIONS: Final = {
+    "forbidden": "denied",
+    "cross_origin": "denied",
+    "unauthenticated": "unauthenticated",
+    "auth_unavailable": "unavailable",
+}
 
-    __slots__ = ("certificate", "peer", "remembered")
+WAKE_OUTCOMES = ("woken", "already", "not_ready", "gone", "limited", "refused", "unavailable")
+"""How wakes end: ready by our call, or by someone else's; not ready in time; the sandbox is gone; no turn; the API says no, or nothing."""
 
-    def __init__(self, peer: Peer, certificate: CertificateIdentity | None = None) -> None:
-        self.peer = peer
-        self.certificate = certificate
-        self.remembered: Remembered | None = None
+UPSTREAM_ERRORS = (
+    "connect_refused",
+    "connect_timeout",
+    "connect_unreachable",
+    "connect_error",
+    "resolve_error",
+    "closed_early",
+    "reset",
+    "bad_response",
+    "response_timeout",
+    "response_cut",
+)
+"""The closed set of values of the label `reason` in sandbox_router_upstream_errors_total."""
 
 
 def outcome_of_refused(error: RouterError, head: bytes, peer: Peer) -> Outcome:

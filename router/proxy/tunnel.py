@@ -6,7 +6,8 @@ import time
 from typing import Final, Protocol
 
 from router.errors import BadResponse
-from router.proxy.ports import NEVER, ClientSide, ProxyOptions, SandboxSide
+from router.proxy.options import NEVER, ProxyOptions
+from router.proxy.ports import ClientSide, SandboxSide
 from router.proxy.wire.response_head import ResponseHead
 from router.proxy.wire.rewriting import ResponseScope, crossing_response_head
 from router.proxy.wire.websocket import CloseCode, FrameFollower, close_frame

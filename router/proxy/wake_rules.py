@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.wire.navigation import is_navigation
 from router.proxy.wire.request_head import RequestHead
 from router.routing.endpoint import Endpoint

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from router.proxy.ports import NEVER, Newcomer
+from router.proxy.options import NEVER
+from router.proxy.ports import Newcomer
 from router.proxy.signs import shows
 from router.tasks import TaskSet
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import orjson
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.trace_context import parse_traceparent
 from router.telemetry.escaping import path_of, printable, printable_path
 from router.telemetry.line_writer import SHARED_WRITE_BYTES, LineWriter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from router import code_form
-from router.proxy.outcome import UPSTREAM_ERRORS, WAKE_OUTCOMES
+from router.proxy.request import UPSTREAM_ERRORS, WAKE_OUTCOMES
 from router.server.tls import HANDSHAKE_FAILURES
 from router.telemetry.metric_family import Family, Kind, Merge, Source
 from router.telemetry.metric_labels import (

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from router.proxy.outcome import UPSTREAM_ERRORS, Outcome
+from router.proxy.request import UPSTREAM_ERRORS, Outcome
 from router.routing.waiting import IS_FULL
 from router.telemetry.metric_catalogue import BY_NAME
 from router.telemetry.metric_labels import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead
 from router.telemetry.escaping import path_of, printable, printable_path

@@ -23,7 +23,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, set_spa
 from opentelemetry.trace.span import TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.trace_context import FIRST_BYTE, Step, Trace, TraceHeaders, TraceParent

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 
 MOST_BYTES: Final = 768
 """A longer line may hold a field over its limit."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from tests.integration.proxy.clock import Clock
 from tests.integration.proxy.pod import Pod, pod_listening
 from tests.integration.proxy.running_router import Plan, RunningRouter

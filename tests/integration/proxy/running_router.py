@@ -31,10 +31,11 @@ from router.proxy.connections import Connections
 from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
-from router.proxy.outcome import Outcome
+from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.places import Places
 from router.proxy.pool import Pool
-from router.proxy.ports import NEVER, CredentialStatus, EndpointSource, ProxyOptions
+from router.proxy.ports import CredentialStatus, EndpointSource
+from router.proxy.request import Outcome
 from router.proxy.wire.stripping import Stripped
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
@@ -61,7 +62,7 @@ class Told:
     """The router's own telemetry, which may be compiled and so can't be extended; this also keeps each outcome."""
 
     def __init__(self, *, metrics: Metrics, access_log: AccessLog) -> None:
-        self._telemetry = RouterTelemetry(metrics=metrics, access_log=access_log)
+        self._telemetry = RouterTelemetry(counters=metrics.counters, access_log=access_log)
         self.outcomes: list[Outcome] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -355,9 +356,9 @@ class RunningRouter:
             "active upstream connections": self.pool.active_count,
             "tasks": len(self.tasks),
             "waiting": self.index.waiting(),
-            "in flight": self.metrics.inflight_requests,
-            "open tunnels": self.metrics.open_tunnels,
-            "client connections": self.metrics.client_connections,
+            "in flight": self.metrics.counters.inflight_requests,
+            "open tunnels": self.metrics.counters.open_tunnels,
+            "client connections": self.metrics.counters.client_connections,
             "requests by sandbox": self.admission._requests_by_sandbox._taken,
             "tunnels by client": self.admission._tunnels_by_client._taken,
         }

@@ -19,7 +19,7 @@ from router.auth.subject_access_review import SubjectAccessReviewAuthorizer
 from router.auth.token_review import TokenReviewVerifier
 from router.errors import AuthUnavailable, BadRequest
 from router.proxy.admission import Admission
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.signs_of_life import Dialled
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex

@@ -28,7 +28,7 @@ from router.auth.mtls import CertificateAuthenticator, parse_xfcc
 from router.auth.policy import CurrentPolicy
 from router.auth.static import StaticTokenAuthenticator
 from router.proxy.admission import Admission
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource
@@ -209,7 +209,7 @@ async def test_the_first_page_lists_the_others(client):
 
 
 async def test_metrics_are_text_that_prometheus_reads(client, place):
-    place.metrics.upstream_retries = 3
+    place.metrics.counters.upstream_retries = 3
 
     async with client.get("/metrics") as response:
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

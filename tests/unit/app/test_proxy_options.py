@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from router.app.proxy_options import options_of, places_of
-from router.proxy.ports import NEVER
+from router.proxy.options import NEVER
 from router.routing.elsewhere import ALONE
 from router.settings import Settings
 

@@ -19,9 +19,9 @@ from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.exchange import Exchange
 from router.proxy.gateway import Gateway
-from router.proxy.outcome import Outcome
+from router.proxy.options import ProxyOptions
 from router.proxy.places import Places
-from router.proxy.ports import ProxyOptions
+from router.proxy.request import Outcome
 from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex

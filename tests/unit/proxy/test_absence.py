@@ -17,7 +17,7 @@ from router.errors import (
     Unauthenticated,
 )
 from router.proxy.absence import Absence, no_table_yet
-from router.proxy.ports import NEVER, ProxyOptions
+from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.request import AwaitSandbox, AwaitWake, AwaitWakeRight
 from router.routing.endpoint import Endpoint, State
 from tests.fakes.deciders import DecidesEachTime

@@ -34,15 +34,9 @@ from router.errors import (
     Unauthenticated,
 )
 from router.proxy.admission import Admission
-from router.proxy.ports import ProxyOptions
-from router.proxy.request import (
-    AwaitAuthorization,
-    AwaitCredential,
-    AwaitSandbox,
-    Caller,
-    Pending,
-    Request,
-)
+from router.proxy.caller import Caller
+from router.proxy.options import ProxyOptions
+from router.proxy.request import AwaitAuthorization, AwaitCredential, AwaitSandbox, Pending, Request
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request
 from router.proxy.wire.session_cookie import SessionRules
@@ -552,14 +546,6 @@ async def test_a_review_is_not_believed_beyond_its_time() -> None:
     assert isinstance(door.admission.step(request), Permit)
     remembered = door.caller.remembered
     assert remembered is None or remembered.valid_until <= now + 31
-
-
-def test_a_caller_keeps_no_head() -> None:
-    door = Door()
-    request = door.request(token(), Cookie="a" * 5000)
-    door.admission.step(request)
-    assert door.caller.remembered is not None
-    assert not hasattr(door.caller.remembered, "head")
 
 
 def test_an_answer_may_be_kept_only_as_its_authenticator_says() -> None:

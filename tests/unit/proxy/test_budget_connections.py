@@ -10,7 +10,7 @@ import pytest
 from router.proxy.budget import STUCK_S
 from router.proxy.closing_connection import State
 from router.proxy.connection import LARGE_BYTES
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.sandbox_connection import State as Upstream
 from tests.unit.proxy.stage import GET, TO_BOX, Client, Sandbox, Stage
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from router.auth.authenticator import CertificateIdentity
 from router.proxy.closing_connection import State as State
-from router.proxy.ports import NEVER, ProxyOptions
+from router.proxy.options import NEVER, ProxyOptions
 from tests.unit.proxy.messages import cut, cuts
 from tests.unit.proxy.stage import GET, TO_BOX, Sandbox, Stage, later
 

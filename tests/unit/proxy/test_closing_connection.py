@@ -11,7 +11,7 @@ import pytest
 
 from router.proxy.budget import Budget
 from router.proxy.closing_connection import ClosingConnection, State
-from router.proxy.ports import NEVER
+from router.proxy.options import NEVER
 from tests.unit.proxy.stage import Wire, later
 
 

@@ -17,7 +17,7 @@ from router.auth.policy import CurrentPolicy
 from router.auth.principal import Grant, Principal
 from router.discovery.dns import DnsSource
 from router.errors import AuthUnavailable, Forbidden, Unauthenticated
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.racing import ConnectFailed
 from router.proxy.sandbox_states import State as ConnectionState
 from router.routing.endpoint import Endpoint, SandboxRef, State

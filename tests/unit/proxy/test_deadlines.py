@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from router.proxy.deadlines import Deadlines
-from router.proxy.ports import NEVER
+from router.proxy.options import NEVER
 
 
 class Clock:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from router.proxy.delivery import FLUSH_S, Delivery, reset_on_close
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from tests.unit.proxy.stage import Wire
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from router.proxy.closing_connection import State as State
 from router.proxy.door import Door
+from router.proxy.options import ProxyOptions
 from router.proxy.places import Places
-from router.proxy.ports import ProxyOptions
 from tests.unit.proxy.stage import GET, Client, Records, Stage, Wire, later
 from tests.unit.proxy.test_places import two
 

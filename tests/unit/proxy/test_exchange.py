@@ -6,7 +6,7 @@ import pytest
 
 from router.errors import SandboxUnreachable
 from router.proxy.closing_connection import State as State
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.racing import ConnectFailed
 from tests.unit.proxy.stage import BOX, GET, TO_BOX, Client, Sandbox, Stage, later
 

@@ -16,7 +16,7 @@ from router.auth.authorizer import Permit
 from router.auth.mtls import NOBODY
 from router.auth.principal import Principal
 from router.errors import AuthUnavailable, Forbidden, RouterError, Unauthenticated
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.index import EndpointIndex
 from router.routing.source import IndexSource

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from router.errors import Forbidden, Overloaded, RouterError
+from router.proxy.caller import Caller
+from router.proxy.options import ProxyOptions
 from router.proxy.own_paths import OwnPaths
-from router.proxy.ports import ProxyOptions
-from router.proxy.request import Caller, Request
+from router.proxy.request import Request
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State

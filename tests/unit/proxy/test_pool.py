@@ -17,9 +17,9 @@ from router.auth.anonymous import ANONYMOUS
 from router.auth.authorizer import Permit
 from router.errors import Forbidden, Overloaded
 from router.proxy.budget import Budget
-from router.proxy.outcome import UPSTREAM_ERRORS
 from router.proxy.pool import Pool
 from router.proxy.racing import ConnectFailed
+from router.proxy.request import UPSTREAM_ERRORS
 from router.proxy.sandbox_connection import SandboxConnection
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.names import AddressesOnly, NameNotResolved, Resolver, Unresolved

@@ -11,7 +11,8 @@ from router.auth.authorizer import Permit
 from router.auth.principal import Principal
 from router.auth.session_desk import BegunSession
 from router.errors import BadRequest, CrossOrigin, MethodNotAllowed, RouterError
-from router.proxy.request import Caller, Request
+from router.proxy.caller import Caller
+from router.proxy.request import Request
 from router.proxy.session_paths import AnsweredHere, SessionPaths
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request

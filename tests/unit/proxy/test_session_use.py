@@ -9,7 +9,8 @@ import pytest
 from router.auth.authenticator import Authenticated, Credentials
 from router.auth.principal import Principal
 from router.errors import CrossOrigin, Unauthenticated
-from router.proxy.request import Caller, Request
+from router.proxy.caller import Caller
+from router.proxy.request import Request
 from router.proxy.session_use import SessionUse
 from router.proxy.wire.peer import ClientAddresses, Peer
 from router.proxy.wire.request_head import parse_request

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.proxy.closing_connection import State as State
-from router.proxy.ports import NEVER, ProxyOptions
+from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.wire.websocket import CloseCode, close_frame
 from tests.unit.proxy.stage import TO_BOX, Client, Sandbox, Stage, later
 

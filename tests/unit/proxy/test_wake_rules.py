@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.proxy.ports import ProxyOptions
+from router.proxy.options import ProxyOptions
 from router.proxy.wake_rules import WakeRules, page_at
 from router.proxy.wire.request_head import RequestHead, parse_request
 from router.routing.endpoint import Endpoint, SandboxRef, State, Wishes

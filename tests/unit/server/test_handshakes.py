@@ -15,7 +15,8 @@ import pytest
 import trustme
 import uvloop
 
-from router.proxy.ports import NEVER, Newcomer
+from router.proxy.options import NEVER
+from router.proxy.ports import Newcomer
 from router.server.handshakes import TlsAcceptor, TlsHandshake
 from router.server.listeners import Listener, addresses_of, bind
 from router.settings import Address

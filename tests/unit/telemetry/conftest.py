@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 
 
 @pytest.fixture

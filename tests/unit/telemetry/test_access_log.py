@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.trace_context import parse_traceparent
 from router.telemetry.access_log import PATH_LIMIT, TEXT_LIMIT, AccessLog, trace_id_of
 

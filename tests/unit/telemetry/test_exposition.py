@@ -21,8 +21,8 @@ def snapshot(make_outcome):
     metrics = Metrics(version="1")
     metrics.read_at_scrape("sandbox_router_index_age_seconds", lambda: 1e-07)
     for number in range(30):
-        metrics.inflight_requests += 1
-        metrics.request_finished(
+        metrics.counters.inflight_requests += 1
+        metrics.counters.request_finished(
             make_outcome(
                 namespace=f"ns-{number % 3}",
                 total_s=number / 7,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from router.proxy.outcome import UPSTREAM_ERRORS
+from router.proxy.request import UPSTREAM_ERRORS
 from router.telemetry.metric_catalogue import BY_NAME, FAMILIES, markdown_table
 from router.telemetry.metric_family import Kind
 from router.telemetry.metric_labels import OTHER

@@ -38,8 +38,8 @@ def histogram(metrics, name, *labels):
 
 
 def finish(metrics, outcome):
-    metrics.inflight_requests += 1
-    metrics.request_finished(outcome)
+    metrics.counters.inflight_requests += 1
+    metrics.counters.request_finished(outcome)
 
 
 # --- requests --------------------------------------------------------------------------------
@@ -73,8 +73,8 @@ def test_a_duration_above_every_bound_is_counted_too(metrics, make_outcome):
 
 
 def test_a_request_in_flight_is_a_gauge(metrics, make_outcome):
-    metrics.inflight_requests += 2
-    metrics.request_finished(make_outcome())
+    metrics.counters.inflight_requests += 2
+    metrics.counters.request_finished(make_outcome())
 
     assert value(metrics, "sandbox_router_inflight_requests") == 1
 
@@ -129,7 +129,7 @@ def test_the_first_byte_is_measured_for_what_is_no_tunnel(metrics, make_outcome)
 
 
 def test_a_tunnel_is_open_until_its_request_ends(metrics, make_outcome):
-    metrics.open_tunnels += 1
+    metrics.counters.open_tunnels += 1
     assert value(metrics, "sandbox_router_open_tunnels") == 1
 
     finish(metrics, make_outcome(status=101, is_tunnel=True))
@@ -447,7 +447,7 @@ def test_a_snapshot_does_not_change_afterwards(metrics, make_outcome):
 def test_its_repr_says_how_much_it_holds(metrics, make_outcome):
     finish(metrics, make_outcome())
 
-    assert repr(metrics) == "<Metrics inflight=0 series=1>"
+    assert repr(metrics) == "<Metrics <Counters inflight=0 series=1>>"
 
 
 def test_only_a_family_of_histograms_that_is_read_takes_histograms():
@@ -458,8 +458,8 @@ def test_only_a_family_of_histograms_that_is_read_takes_histograms():
 
 
 def test_wakes_count_by_how_they_ended_and_those_that_came_about_take_time(metrics):
-    metrics.wake_ended("woken", 3.0)
-    metrics.wake_ended("refused", None)
+    metrics.counters.wake_ended("woken", 3.0)
+    metrics.counters.wake_ended("refused", None)
     counts = dict(metrics.snapshot()["sandbox_router_wakes_total"])
     assert counts[("woken",)] == counts[("refused",)] == [1]
     assert counts[("limited",)] == [0], "there from the start"

@@ -22,7 +22,7 @@ class Spans:
 
 
 def test_it_is_what_the_proxy_asks_for():
-    telemetry: Telemetry = RouterTelemetry(metrics=Metrics(version="1"), access_log=None)
+    telemetry: Telemetry = RouterTelemetry(counters=Metrics(version="1").counters, access_log=None)
 
     assert telemetry is not None
 
@@ -30,7 +30,7 @@ def test_it_is_what_the_proxy_asks_for():
 async def test_one_outcome_becomes_numbers_a_line_and_a_span(make_outcome):
     metrics, sink, spans = Metrics(version="1"), io.BytesIO(), Spans()
     access_log = AccessLog(sink=sink)
-    telemetry = RouterTelemetry(metrics=metrics, access_log=access_log, tracer=spans)
+    telemetry = RouterTelemetry(counters=metrics.counters, access_log=access_log, tracer=spans)
     outcome = make_outcome()
 
     telemetry.request_started()
@@ -44,7 +44,7 @@ async def test_one_outcome_becomes_numbers_a_line_and_a_span(make_outcome):
 
 def test_without_access_log_and_tracer_the_numbers_remain(make_outcome):
     metrics = Metrics(version="1")
-    telemetry = RouterTelemetry(metrics=metrics, access_log=None)
+    telemetry = RouterTelemetry(counters=metrics.counters, access_log=None)
 
     telemetry.request_started()
     assert number(metrics, "sandbox_router_inflight_requests") == 1
@@ -56,7 +56,7 @@ def test_without_access_log_and_tracer_the_numbers_remain(make_outcome):
 
 def test_every_event_has_its_number(make_outcome):
     metrics = Metrics(version="1")
-    telemetry = RouterTelemetry(metrics=metrics, access_log=None)
+    telemetry = RouterTelemetry(counters=metrics.counters, access_log=None)
 
     telemetry.request_started()
     telemetry.tunnel_opened()
@@ -83,7 +83,9 @@ BOX = Endpoint(SandboxRef("team-a", "box"), "pod", State.READY, sandbox_uid="uid
 
 def test_each_use_is_remembered_and_never_made_older(make_outcome):
     activity = Activity()
-    telemetry = RouterTelemetry(metrics=Metrics(version="1"), access_log=None, activity=activity)
+    telemetry = RouterTelemetry(
+        counters=Metrics(version="1").counters, access_log=None, activity=activity
+    )
 
     for used_at in (5.0, 9.0, 7.0):
         telemetry.request_finished(make_outcome(used=BOX, used_at=used_at))
@@ -94,6 +96,6 @@ def test_each_use_is_remembered_and_never_made_older(make_outcome):
 
 
 def test_its_repr_says_what_is_on():
-    telemetry = RouterTelemetry(metrics=Metrics(version="1"), access_log=None)
+    telemetry = RouterTelemetry(counters=Metrics(version="1").counters, access_log=None)
 
-    assert repr(telemetry) == "<RouterTelemetry <Metrics inflight=0 series=0> None tracer=None>"
+    assert repr(telemetry) == "<RouterTelemetry <Counters inflight=0 series=0> None tracer=None>"

@@ -14,9 +14,9 @@ def worker(make_outcome, *, requests, sandboxes=0, age_s=None):
     metrics.read_at_scrape("sandbox_router_index_sandboxes", lambda: {("ready",): sandboxes})
     metrics.read_at_scrape("sandbox_router_index_age_seconds", lambda: age_s)
     for number in range(requests):
-        metrics.inflight_requests += 1
-        metrics.request_finished(make_outcome(total_s=float(number)))
-    metrics.client_connections = requests
+        metrics.counters.inflight_requests += 1
+        metrics.counters.request_finished(make_outcome(total_s=float(number)))
+    metrics.counters.client_connections = requests
     return metrics.snapshot()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace.span import TraceState
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import parse_request
 from router.telemetry import span_attributes

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
 from router.proxy import ports
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.proxy.wire.forwarding import crossing_request_head
 from router.proxy.wire.peer import Peer
 from router.proxy.wire.request_head import parse_request

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.proxy.outcome import Outcome
+from router.proxy.request import Outcome
 from router.telemetry.access_log import AccessLog
 from router.telemetry.usual_line import MOST_BYTES, UsualLines
 
