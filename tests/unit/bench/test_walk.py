@@ -6,8 +6,11 @@ import sys
 import textwrap
 from types import ModuleType
 
+import pytest
+
 from bench.plane_stage import perform
 from bench.walk import Call, Walk, of_one_get, to_text
+from router import code_form
 
 
 def test_the_walk_of_a_get_goes_from_the_clients_bytes_to_the_answer() -> None:
@@ -19,6 +22,14 @@ def test_the_walk_of_a_get_goes_from_the_clients_bytes_to_the_answer() -> None:
     assert any(name.endswith("request_finished") for name in functions)
     assert set(walk.modules) == {call.module for call in walk.calls}
     assert sys.getprofile() is None
+
+
+@pytest.mark.skipif(bool(code_form.CURRENT.modules), reason="compiled calls aren't seen")
+def test_the_way_of_a_get_stays_short_enough_to_be_read() -> None:
+    walk = perform(of_one_get)
+
+    assert len(walk.calls) <= 45
+    assert len(walk.modules) <= 14
 
 
 def test_only_the_packages_own_calls_are_noted_with_their_depth() -> None:

@@ -13,7 +13,11 @@ from router.proxy.wire.request_head import RequestHead, parse_request
 from router.routing.target import Target
 from tests.unit.proxy.stage import BOX
 
-CREDENTIAL = {"Authorization": "Bearer a", "X-Sandbox-Token": "b", "X-Forwarded-Client-Cert": "Hash=c"}
+CREDENTIAL = {
+    "Authorization": "Bearer a",
+    "X-Sandbox-Token": "b",
+    "X-Forwarded-Client-Cert": "Hash=c",
+}
 
 
 def head(**more: str) -> RequestHead:
