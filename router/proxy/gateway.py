@@ -30,7 +30,7 @@ from router.proxy.pool import Pool
 from router.proxy.ports import Telemetry, Tracer
 from router.proxy.request import Pending, is_for_router, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
-from router.proxy.wire.peer import ClientAddresses, Peer
+from router.proxy.wire.peer import ClientAddresses
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.router_paths import PREFIX
 from router.proxy.wire.trace_context import FIRST_BYTE
@@ -86,7 +86,7 @@ class Gateway:
         """Returns what a connection itself says of who calls."""
         name = transport.get_extra_info("peername")
         address = name[0] if isinstance(name, tuple) else "unknown"
-        peer = Peer(address, is_tls=is_tls, trusted=self._options.trusted_proxies)
+        peer = self._clients.peer(address, is_tls=is_tls)
         if not is_tls:
             return Caller(peer)
         return Caller(peer, self._identity_of(transport.get_extra_info("ssl_object")))

@@ -22,7 +22,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Peer:
-    """The client's side of a connection, as the forwarding headers tell it (made once a connection)."""
+    """The client's side of a connection, as the forwarding headers tell it (never changed: connections from one address share it)."""
 
     __slots__ = ("address", "is_tls", "is_trusted", "lines")
 
@@ -65,14 +65,25 @@ def client_address(head: RequestHead, peer: Peer, trusted: Sequence[Network]) ->
 class ClientAddresses:
     """Who the clients are, remembered by what the proxies in front said of them: reading a chain costs microseconds."""
 
-    __slots__ = ("_known", "_trusted")
+    __slots__ = ("_known", "_peers", "_trusted")
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = trusted
+        self._peers: dict[tuple[str, bool], Peer] = {}
         self._known: dict[tuple[str, bytes], str] = {}
 
     def __repr__(self) -> str:
         return f"<ClientAddresses known={len(self._known)}>"
+
+    def peer(self, address: str, *, is_tls: bool) -> Peer:
+        """Returns the Peer of a connection from this address."""
+        found = self._peers.get((address, is_tls))
+        if found is None:
+            if len(self._peers) >= _MOST_KNOWN:
+                self._peers.clear()
+            found = Peer(address, is_tls=is_tls, trusted=self._trusted)
+            self._peers[address, is_tls] = found
+        return found
 
     def of(self, head: RequestHead, peer: Peer) -> str:
         """Returns who the client is: see client_address()."""

@@ -132,3 +132,17 @@ def test_what_is_remembered_of_clients_is_what_reading_says_and_bounded(
         assert len(clients._known) <= 3
     assert not any(len(chain) > 128 for _, chain in clients._known)
     assert clients.of(head_of(), PROXY) == PROXY.address
+
+
+def test_connections_from_one_address_share_a_peer_and_few_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_module, "_MOST_KNOWN", 3)
+    clients = ClientAddresses(TRUSTED)
+    proxy = clients.peer("192.0.2.7", is_tls=False)
+    assert clients.peer("192.0.2.7", is_tls=False) is proxy
+    assert (proxy.address, proxy.is_tls, proxy.is_trusted) == ("192.0.2.7", False, True)
+    assert clients.peer("192.0.2.7", is_tls=True).is_tls
+    for number in range(9):
+        assert not clients.peer(f"198.51.100.{number}", is_tls=False).is_trusted
+        assert len(clients._peers) <= 3
