@@ -1,8 +1,8 @@
 """A storm of wakes: 2,000 requests for 500 suspended sandboxes within a second: `python -m bench.storm`.
 
 The API server takes 200 ms for a patch and allows five at a time. Beside the storm somebody calls a sandbox that is up, a hundred
-times a second: first in quiet, then during the storm. The router and that caller are processes of their own; the API, the sandboxes
-and the storm are this one.
+times a second, through the router and directly: first in quiet, then during the storm. The router and that caller are processes
+of their own; the API, the sandboxes and the storm are this one, so what the direct calls lose is lost by no fault of the router's.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 from tests.fakes.kubernetes_api import FakeKubernetes
 from tests.fakes.router_process import RouterProcess, router
+from tests.fakes.sleepy_cluster import PORT as APP_PORT
 from tests.fakes.sleepy_cluster import SleepyCluster
 from tests.fakes.storm import (
     CALLS_AT_ONCE,
@@ -46,9 +47,9 @@ async def ask(port: int, name: str, namespace: str) -> tuple[str, float]:
     return said, time.monotonic() - began
 
 
-async def bystander(port: int, until: Callable[[], bool]) -> list[float]:
+async def bystander(host: str, port: int, until: Callable[[], bool]) -> list[float]:
     """Calls the sandbox that is up on one kept-alive connection, a hundred times a second. Returns how long each took."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(host, port)
     took = []
     while not until():
         began = time.monotonic()
@@ -74,13 +75,14 @@ def spread(took: list[float]) -> dict[str, float]:
     }
 
 
-async def beside(port: int, is_over: asyncio.Event) -> dict[str, float]:
+async def beside(port: int, app: str, is_over: asyncio.Event) -> dict[str, dict[str, float]]:
     """Returns what the bystander, a process of its own, saw until it was over."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bench.storm",
         f"--bystander={port}",
+        f"--app={app}",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -89,11 +91,13 @@ async def beside(port: int, is_over: asyncio.Event) -> dict[str, float]:
     return dict(json.loads(told))
 
 
-async def be_bystander(port: int) -> None:
+async def be_bystander(port: int, app: str) -> None:
     """Calls until its standard input ends, and tells what it saw."""
     over = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    took = await bystander(port, over.done)
-    sys.stdout.write(json.dumps(spread(took)))
+    routed, direct = await asyncio.gather(
+        bystander("127.0.0.1", port, over.done), bystander(app, APP_PORT, over.done)
+    )
+    sys.stdout.write(json.dumps({"routed": spread(routed), "direct": spread(direct)}))
 
 
 def memory_kb(running: RouterProcess, field: str = "VmRSS") -> int:
@@ -125,10 +129,11 @@ async def measure(*flags: str) -> dict[str, Any]:
                     await asyncio.sleep(0.2)
                 is_over = asyncio.Event()
                 asyncio.get_running_loop().call_later(QUIET_S, is_over.set)
-                quiet = await beside(port, is_over)
+                app = cluster.apps["up"].address
+                quiet = await beside(port, app, is_over)
                 before_kb = memory_kb(running)
                 is_over.clear()
-                during = asyncio.get_running_loop().create_task(beside(port, is_over))
+                during = asyncio.get_running_loop().create_task(beside(port, app, is_over))
                 await asyncio.sleep(2.0)
 
                 async def late(n: int) -> tuple[str, float]:
@@ -165,9 +170,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="where the results go: FILE.json")
     parser.add_argument("--bystander", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    parser.add_argument("--app", metavar="HOST", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.bystander is not None:
-        asyncio.run(be_bystander(arguments.bystander))
+        asyncio.run(be_bystander(arguments.bystander, arguments.app))
         return
     found = {
         "conditions": {

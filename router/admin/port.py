@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from router.admin.activity import ActivityFilter, Seen, document
+from router.admin.console import Console
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
 from router.errors import RouterError
@@ -30,21 +31,24 @@ FIRST_REQUEST_TIMEOUT_S: Final = 10.0
 KEEPALIVE_TIMEOUT_S: Final = 75.0
 MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 256
+EVENTS: Final = "/events"
+"""An open page's stream of changes."""
 _JSON: Final = "application/json"
 _MIN_COMPRESSED_BYTES: Final = 4096
 
 INDEX: Final = """\
 Sandbox Router, admin port. Never expose it outside the cluster.
 
+/                  in a browser: the state of the router and its sandboxes, live
 /metrics           numbers for Prometheus (docs/metrics.md)
 /healthz           200 while the process lives
 /readyz            200 when it can serve, else 503 and what is missing; with notes on what works less well than it could
 /debug/route       what would be decided about a request: send its headers, or ?namespace=&name=&port=, ?path=, ?method=
-/debug/sandboxes   the table of sandboxes: ?namespace=&name=&state=&limit=
+/debug/sandboxes   the table of sandboxes: ?namespace=&name=&state=&search=&offset=&limit=
 /activity          when each sandbox was used last (docs/sleeping.md): ?namespace=&name=
 """
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 async def _healthy() -> list[str]:
@@ -82,6 +86,9 @@ class AdminServer:
         self._sandboxes = sandboxes
         self._activity = activity
         self._page_timeout_s = page_timeout_s
+        self._console = Console(
+            snapshot=snapshot, missing=self._whats_missing, notes=notes, sandboxes=sandboxes
+        )
         self._runner: web.ServerRunner | None = None
         self._pages: dict[str, Handler] = {
             "/": self._index,
@@ -91,6 +98,10 @@ class AdminServer:
             "/debug/route": self._debug_route,
             "/debug/sandboxes": self._debug_sandboxes,
             "/activity": self._activity_page,
+            EVENTS: self._console.events,
+            "/sandboxes": self._table,
+            "/console.css": self._style,
+            "/console.js": self._script,
         }
 
     def __repr__(self) -> str:
@@ -129,7 +140,7 @@ class AdminServer:
 
     # --- from request to page ---------------------------------------------------------------
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, _Connection):
             request.protocol.has_asked()
         page = self._pages.get(request.path)
@@ -140,7 +151,7 @@ class AdminServer:
             response.headers["Allow"] = "GET, HEAD"
             return response
         try:
-            async with asyncio.timeout(self._page_timeout_s):
+            async with asyncio.timeout(None if request.path == EVENTS else self._page_timeout_s):
                 return await page(request)
         except RouterError as error:
             return _error(error.status, error.code, error.detail)
@@ -149,7 +160,20 @@ class AdminServer:
             return _error(503, "timeout", "The page took too long.")
 
     async def _index(self, request: web.BaseRequest) -> web.Response:
-        return _response(200, INDEX.encode(), "text/plain; charset=utf-8")
+        if "text/html" in request.headers.get("Accept", ""):
+            return await self._console.page(request.query)
+        response = _response(200, INDEX.encode(), "text/plain; charset=utf-8")
+        response.headers["Vary"] = "Accept"
+        return response
+
+    async def _table(self, request: web.BaseRequest) -> web.Response:
+        return await self._console.table(request.query)
+
+    async def _style(self, request: web.BaseRequest) -> web.Response:
+        return self._console.file("console.css")
+
+    async def _script(self, request: web.BaseRequest) -> web.Response:
+        return self._console.file("console.js")
 
     async def _metrics(self, request: web.BaseRequest) -> web.Response:
         content_type = content_type_for(request.headers.get("Accept", ""))
@@ -168,14 +192,16 @@ class AdminServer:
         return _json(200, {"status": "ok"})
 
     async def _readyz(self, request: web.BaseRequest) -> web.Response:
-        missing = self._missing()
-        if inspect.isawaitable(missing):
-            missing = await missing
+        missing = await self._whats_missing()
         notes = list(await self._notes())
         told = {"notes": notes} if notes else {}
         if missing:
             return _json(503, {"status": "not ready", "missing": list(missing), **told})
         return _json(200, {"status": "ready", **told})
+
+    async def _whats_missing(self) -> Sequence[str]:
+        missing = self._missing()
+        return await missing if inspect.isawaitable(missing) else missing
 
     async def _debug_route(self, request: web.BaseRequest) -> web.Response:
         question = Question.of(request.raw_headers, request.query)

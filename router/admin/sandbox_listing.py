@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from router.errors import BadRequest
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
-_PARAMETERS = ("namespace", "name", "state", "limit")
+MAX_OFFSET = 10_000_000
+_PARAMETERS = ("namespace", "name", "state", "search", "offset", "limit")
+_SLICE: Final = 500
+"""So many sandboxes are looked at before others have their turn: a tenth of a millisecond or three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,10 @@ class Filter:
     namespace: str | None = None
     name: str | None = None
     state: State | None = None
+    search: str = ""
+    """A part of `namespace/name`; "" for any."""
+    offset: int = 0
+    """How many of the first are left out."""
     limit: int = DEFAULT_LIMIT
 
     @classmethod
@@ -34,35 +44,62 @@ class Filter:
             namespace=query.get("namespace"),
             name=query.get("name"),
             state=_state(query.get("state")),
-            limit=_limit(query.get("limit")),
+            search=query.get("search", ""),
+            offset=_number("offset", query.get("offset"), 0, least=0, most=MAX_OFFSET),
+            limit=_number("limit", query.get("limit"), DEFAULT_LIMIT, least=1, most=MAX_LIMIT),
         )
 
-    def takes(self, endpoint: Endpoint) -> bool:
-        """Returns True when the sandbox is to be listed."""
+    def names(self, ref: SandboxRef) -> bool:
+        """Returns True when a sandbox of this name is to be listed, if its state is."""
         return (
-            (self.namespace is None or endpoint.ref.namespace == self.namespace)
-            and (self.name is None or endpoint.ref.name == self.name)
-            and (self.state is None or endpoint.state is self.state)
+            (self.namespace is None or ref.namespace == self.namespace)
+            and (self.name is None or ref.name == self.name)
+            and (not self.search or self.search in f"{ref.namespace}/{ref.name}")
         )
 
 
-def listing(
+async def listing(
     endpoints: Iterable[Endpoint],
     wanted: Filter,
     *,
     notes_about: Callable[[SandboxRef], Sequence[str]] = lambda ref: (),
 ) -> dict[str, Any]:
-    """Returns the first `limit` sandboxes by namespace and name, and how many there are in all.
+    """Returns up to `limit` sandboxes by namespace and name, from `offset` on, how many there are in all, and of each state.
 
-    `notes_about` says what stands out about one of them, in sentences.
+    The states are counted whatever state is asked for. A large table is gone through in slices, so that requests don't
+    wait for it; `notes_about` says what stands out about one of the sandboxes, in sentences.
     """
-    found = [endpoint for endpoint in endpoints if wanted.takes(endpoint)]
-    first = heapq.nsmallest(wanted.limit, found, key=lambda endpoint: endpoint.ref)
+    known = iter(tuple(endpoints))
+    states: Counter[str] = Counter()
+    sorted_slices: list[list[Endpoint]] = []
+    while piece := list(islice(known, _SLICE)):
+        named = [endpoint for endpoint in piece if wanted.names(endpoint.ref)]
+        states.update(endpoint.state.value for endpoint in named)
+        if wanted.state is not None:
+            named = [endpoint for endpoint in named if endpoint.state is wanted.state]
+        if named:
+            sorted_slices.append(sorted(named, key=_ref))
+        await asyncio.sleep(0)
+    merged = heapq.merge(*sorted_slices, key=_ref)
+    left_out = wanted.offset
+    while left_out and list(islice(merged, min(left_out, _SLICE))):
+        left_out -= min(left_out, _SLICE)
+        await asyncio.sleep(0)
+    entries: list[dict[str, Any]] = []
+    while piece := list(islice(merged, min(_SLICE, wanted.limit - len(entries)))):
+        entries += [_entry(endpoint, notes_about(endpoint.ref)) for endpoint in piece]
+        await asyncio.sleep(0)
     return {
-        "total": len(found),
+        "total": sum(map(len, sorted_slices)),
+        "states": {state.value: states[state.value] for state in State},
+        "offset": wanted.offset,
         "limit": wanted.limit,
-        "sandboxes": [_entry(endpoint, notes_about(endpoint.ref)) for endpoint in first],
+        "sandboxes": entries,
     }
+
+
+def _ref(endpoint: Endpoint) -> SandboxRef:
+    return endpoint.ref
 
 
 def _entry(endpoint: Endpoint, notes: Sequence[str]) -> dict[str, Any]:
@@ -89,9 +126,9 @@ def _state(text: str | None) -> State | None:
         raise BadRequest(f"Unknown state; the states are {states}.") from None
 
 
-def _limit(text: str | None) -> int:
+def _number(name: str, text: str | None, usual: int, *, least: int, most: int) -> int:
     if text is None:
-        return DEFAULT_LIMIT
-    if text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= MAX_LIMIT:
+        return usual
+    if text.isascii() and text.isdigit() and len(text) <= 8 and least <= int(text) <= most:
         return int(text)
-    raise BadRequest(f"The limit is a number from 1 to {MAX_LIMIT}.")
+    raise BadRequest(f"The {name} is a number from {least} to {most}.")

@@ -70,7 +70,7 @@ class WorkerFacts:
         return []
 
     async def sandboxes(self, wanted: Filter) -> Mapping[str, Any]:
-        return self._worker.list_sandboxes(wanted)
+        return await self._worker.list_sandboxes(wanted)
 
     async def explain(self, question: Question) -> Mapping[str, Any]:
         return await self._worker.explain(question)
@@ -147,6 +147,8 @@ def filter_text(wanted: Filter) -> dict[str, Any]:
         "namespace": wanted.namespace,
         "name": wanted.name,
         "state": None if wanted.state is None else wanted.state.value,
+        "search": wanted.search,
+        "offset": wanted.offset,
         "limit": wanted.limit,
     }
 
@@ -158,5 +160,7 @@ def filter_from(text: dict[str, Any]) -> Filter:
         namespace=text["namespace"],
         name=text["name"],
         state=None if state is None else State(state),
+        search=text["search"],
+        offset=text["offset"],
         limit=text["limit"],
     )

@@ -147,11 +147,11 @@ class Worker:
             missing.append("the table of sandboxes is older than max-staleness")
         return missing
 
-    def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
+    async def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
         """Returns the known sandboxes that the filter lets through."""
         if not self._is_built:
-            return listing((), wanted)
-        return listing(self.sandboxes.known(), wanted, notes_about=self.sandboxes.notes_about)
+            return await listing((), wanted)
+        return await listing(self.sandboxes.known(), wanted, notes_about=self.sandboxes.notes_about)
 
     def activity(self, wanted: ActivityFilter) -> Moment:
         """Returns what this worker saw of sandboxes' use."""

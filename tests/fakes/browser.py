@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
+import functools
 import itertools
 import json
+import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WHY_NOT = f"no browser is installed (looked for {', '.join(NAMES)}): apt-get install chromium"
+WHY_NOT = f"no browser is installed (looked for {', '.join(NAMES)}), and only root can have apt-get install chromium"
+_INSTALL = (
+    ("apt-get", "-qq", "update"),
+    ("apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"),
+)
 
 
 def installed() -> str | None:
     """Returns the program, None without one."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@functools.cache
+def provided() -> str | None:
+    """Returns the program, installed from Debian's package first where that is possible; None where it isn't."""
+    if installed() is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        with (Path(tempfile.gettempdir()) / "install-a-browser.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # test workers ask at the same time
+            for command in () if installed() else _INSTALL:
+                quietly = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+                subprocess.run(command, env=quietly, stdin=subprocess.DEVNULL, check=False)
+    return installed()
 
 
 class Tab:
@@ -30,6 +51,8 @@ class Tab:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
+        self.events: list[dict[str, Any]] = []
+        """What the browser told by itself, of what was enabled, as far as it was read."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Returns the result of one command of the DevTools protocol."""
@@ -40,6 +63,29 @@ class Tab:
             if told.get("id") == number:
                 assert "error" not in told, told
                 return dict(told["result"])
+            self.events.append(told)
+
+    async def watch_errors(self) -> None:
+        """Has errors() know what goes wrong from here on."""
+        await self.call("Log.enable")
+        await self.call("Runtime.enable")
+
+    def errors(self) -> list[str]:
+        """Returns what the browser's console shows as an error: failed loads, broken policies, scripts' exceptions."""
+        found = []
+        for event in self.events:
+            told = event["params"]
+            if event["method"] == "Log.entryAdded" and told["entry"]["level"] == "error":
+                found.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
+            elif event["method"] == "Runtime.exceptionThrown":
+                found.append(str(told["exceptionDetails"]))
+        return found
+
+    async def press(self, key: str, **more: Any) -> None:
+        """Presses and lets go of a key; a single character is typed."""
+        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **more)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **more)
 
     async def evaluate(self, expression: str) -> Any:
         """Returns the value of a script's expression; None while there is no document."""
@@ -61,7 +107,7 @@ class Tab:
 @asynccontextmanager
 async def browser() -> AsyncIterator[Tab]:
     """Runs a browser with one empty tab while the block runs."""
-    program = installed()
+    program = provided()
     assert program is not None, WHY_NOT
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = await asyncio.create_subprocess_exec(

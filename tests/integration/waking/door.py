@@ -103,14 +103,16 @@ class Door:
             Question.of(((b"Host", b"router"), *headers), {"name": name, **query})
         )
 
-    def listed(self, name: str) -> dict[str, Any] | None:
+    async def listed(self, name: str) -> dict[str, Any] | None:
         """Returns the sandbox's line of /debug/sandboxes."""
-        found = self.worker.list_sandboxes(Filter.of({"name": name}))["sandboxes"]
-        return dict(found[0]) if found else None
+        found = await self.worker.list_sandboxes(Filter.of({"name": name}))
+        return dict(found["sandboxes"][0]) if found["total"] else None
 
     async def until_seen(self, name: str, state: str) -> None:
         """Returns once the router knows the sandbox in that state."""
-        await until(lambda: (self.listed(name) or {}).get("state") == state)
+        async with asyncio.timeout(5):
+            while (await self.listed(name) or {}).get("state") != state:
+                await asyncio.sleep(0.01)
 
     async def until_woken(self, outcome: str, count: int = 1) -> None:
         """Returns once so many wakes have ended so."""

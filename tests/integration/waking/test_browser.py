@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.browser import WHY_NOT, browser, installed
+from tests.fakes.browser import WHY_NOT, browser, provided
 from tests.integration.waking.door import door
 
-pytestmark = pytest.mark.skipif(installed() is None, reason=WHY_NOT)
+pytestmark = pytest.mark.skipif(provided() is None, reason=WHY_NOT)
 
 HEADING = "document.querySelector('h1')?.textContent"
 
@@ -39,3 +39,20 @@ async def test_a_person_sees_the_page_and_lands_on_the_app(tmp_path: Path) -> No
         pages = [line for line in await the.access_log(2) if line["code"] == "sandbox_waking"]
         assert pages
         assert {line["path"] for line in pages} == {"/lab"}, "the page asks for nothing else"
+
+
+async def test_the_page_follows_the_browsers_light_or_dark_scheme(tmp_path: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    found = {}
+    flags = {"wake": "all", "base_domain": "sandbox.localhost"}
+    async with door(tmp_path, pace={"starts_s": 20.0}, **flags) as the, browser() as tab:
+        the.cluster.add("box")
+        await the.until_seen("box", "suspended")
+        for scheme in ("light", "dark"):
+            scheme_wish = [{"name": "prefers-color-scheme", "value": scheme}]
+            await tab.call("Emulation.setEmulatedMedia", features=scheme_wish)
+            url = f"http://8888-box.sandbox.localhost:{the.address[1]}/"
+            await tab.call("Page.navigate", url=url)
+            await tab.until(f"{HEADING} === 'This sandbox is waking up'")
+            found[scheme] = await tab.evaluate(ground)
+    assert found["light"] != found["dark"]

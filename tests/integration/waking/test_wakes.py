@@ -62,7 +62,7 @@ async def test_annotated_wakes_only_whose_owner_asked_for_it(tmp_path: Path) -> 
         assert any("it must be on-request" in note for note in explained["notes"])
         [warned] = the.log.fields("sandbox needs attention")
         assert "it must be on-request" in warned["reason"]
-        listed = the.listed("slip")
+        listed = await the.listed("slip")
         assert listed is not None
         assert "it must be on-request" in listed["notes"][0]
 

@@ -112,7 +112,7 @@ class Place:
         return Seen(moment.now, 0.0, moment.complete_since, moment.slices())
 
     async def sandboxes(self, wanted):
-        return listing(self.index, wanted)
+        return await listing(self.index, wanted)
 
     async def raw(self, data):
         """Sends bytes as they are. Returns everything that comes back until the server closes."""

@@ -1,3 +1,6 @@
+import asyncio
+import itertools
+
 import pytest
 
 from router.admin.sandbox_listing import MAX_LIMIT, Filter, listing
@@ -17,8 +20,12 @@ TABLE = [
 ]
 
 
-def names(wanted):
-    return [(entry["namespace"], entry["name"]) for entry in listing(TABLE, wanted)["sandboxes"]]
+def listed(wanted, table=TABLE, **facts):
+    return asyncio.run(listing(table, wanted, **facts))
+
+
+def names(wanted, table=TABLE):
+    return [(entry["namespace"], entry["name"]) for entry in listed(wanted, table)["sandboxes"]]
 
 
 def test_everything_is_listed_in_order():
@@ -31,7 +38,7 @@ def test_everything_is_listed_in_order():
 
 
 def test_an_entry_tells_what_routing_knows():
-    assert listing(TABLE, Filter(limit=2))["sandboxes"] == [
+    assert listed(Filter(limit=2))["sandboxes"] == [
         {
             "namespace": "team-a",
             "name": "a",
@@ -58,8 +65,7 @@ def test_an_entry_tells_what_routing_knows():
 
 
 def test_what_stands_out_about_a_sandbox_is_on_its_line():
-    found = listing(
-        TABLE,
+    found = listed(
         Filter(namespace="team-b"),
         notes_about=lambda ref: ("its clock is wrong",) if ref.name == "z" else (),
     )
@@ -75,6 +81,12 @@ def test_what_stands_out_about_a_sandbox_is_on_its_line():
         ({"state": "suspended"}, [("team-b", "a")]),
         ({"namespace": "team-a", "name": "a", "state": "starting"}, []),
         ({"namespace": "nowhere"}, []),
+        ({"search": "a/"}, [("team-a", "a"), ("team-a", "b")]),
+        ({"search": "/a"}, [("team-a", "a"), ("team-b", "a")]),
+        ({"search": "A"}, []),
+        ({"offset": "3"}, [("team-b", "z")]),
+        ({"offset": "4"}, []),
+        ({"offset": "1", "limit": "2"}, [("team-a", "b"), ("team-b", "a")]),
         ({"limit": "1"}, [("team-a", "a")]),
     ],
 )
@@ -83,8 +95,8 @@ def test_filters_narrow_the_list(query, expected):
 
 
 def test_the_total_counts_what_the_limit_left_out():
-    assert listing(TABLE, Filter(limit=1))["total"] == 4
-    assert listing(TABLE, Filter(namespace="team-a", limit=1))["total"] == 2
+    assert listed(Filter(limit=1))["total"] == 4
+    assert listed(Filter(namespace="team-a", limit=1))["total"] == 2
 
 
 @pytest.mark.parametrize(
@@ -99,8 +111,40 @@ def test_the_total_counts_what_the_limit_left_out():
         {"limit": "٣"},
         {"limit": str(MAX_LIMIT + 1)},
         {"limit": "9" * 5000},
+        {"offset": "-1"},
+        {"offset": "1e3"},
     ],
 )
 def test_what_is_not_understood_is_refused(query):
     with pytest.raises(BadRequest):
         Filter.of(query)
+
+
+def test_the_states_are_counted_of_all_that_the_name_lets_through():
+    states = listed(Filter(namespace="team-a", state=State.STARTING))["states"]
+    assert states == {state.value: 0 for state in State} | {"ready": 1, "starting": 1}
+
+
+def test_pages_of_a_large_table_are_one_after_another_the_whole_in_order():
+    table = [endpoint(f"team-{n % 7}", f"box-{n:05}") for n in range(2_300)]
+    pages = [names(Filter(offset=at, limit=700), table) for at in range(0, 2_800, 700)]
+    assert [len(page) for page in pages] == [700, 700, 700, 200]
+    assert list(itertools.chain(*pages)) == sorted(
+        (each.ref.namespace, each.ref.name) for each in table
+    )
+
+
+async def test_others_have_their_turn_while_a_large_table_is_gone_through():
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(other())
+        await listing([endpoint("team", f"box-{n}") for n in range(10_000)], Filter(offset=9_000))
+        task.cancel()
+    assert turns > 20

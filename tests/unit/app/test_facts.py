@@ -72,12 +72,12 @@ class Working:
     def notes(self) -> list[str]:
         return ["half blind"]
 
-    def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
+    async def list_sandboxes(self, wanted: Filter) -> dict[str, Any]:
         known = (
             Endpoint(SandboxRef("default", name), "uid-" + name, State.READY, ("10.0.0.5",))
             for name in ("box-a", "box-b")
         )
-        return listing(known, wanted)
+        return await listing(known, wanted)
 
     def activity(self, wanted: ActivityFilter) -> Moment:
         return self.used.moment((), namespace=wanted.namespace, name=wanted.name)

@@ -156,7 +156,7 @@ async def test_a_waker_of_its_own_wakes_what_kubernetes_knows_nothing_of(
 
 async def test_it_lists_and_explains_what_it_knows(make_settings: MakeSettings) -> None:
     async with running(make_settings()) as place:
-        listed = place.worker.list_sandboxes(Filter())
+        listed = await place.worker.list_sandboxes(Filter())
         explanation = await place.worker.explain(QUESTION)
     assert [(each["namespace"], each["name"]) for each in listed["sandboxes"]] == [
         ("default", "box-a"),
@@ -217,7 +217,7 @@ async def test_before_anything_is_built_it_is_not_ready_and_knows_nothing(
     worker = Worker(make_settings(), Sockets())
     assert worker.missing() == ["the listeners are not open yet"]
     assert worker.notes() == []
-    assert worker.list_sandboxes(Filter())["sandboxes"] == []
+    assert (await worker.list_sandboxes(Filter()))["sandboxes"] == []
     assert list(worker.activity(ActivityFilter()).slices()) == [[]]
     with pytest.raises(Overloaded, match="starting"):
         await worker.explain(QUESTION)
