@@ -10,7 +10,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test sanitize test-cluster compile check fmt bench setup lock wheel clean
+.PHONY: help run test sanitize test-cluster screenshots compile check fmt bench setup lock wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,9 @@ sanitize: $(COMPLETE) ## fuzz a build of the scanner that finds reads and writes
 
 test-cluster: $(COMPLETE) ## discovery against a real API server: one built and started here, or the one that KUBECONFIG names
 	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+
+screenshots: $(COMPLETE) compile ## take the pictures of pages in docs/images again, with Chromium
+	$(BIN)/python -m tests.screenshots
 
 compile: $(RUNTIME) ## build the compiled form in place, where there is a C compiler, and say which form will run
 	@$(BIN)/python hatch_build.py

@@ -42,7 +42,7 @@ _HEADERS: Final = {
     "Server": "sandbox-router",
 }
 _FILES: Final = {
-    "console.css": "text/css; charset=utf-8",
+    "look.css": "text/css; charset=utf-8",
     "console.js": "text/javascript; charset=utf-8",
 }
 _TEMPLATES: Final = ("page.html", "overview.html", "sandboxes.html")
@@ -72,7 +72,11 @@ class Console:
         self._making = asyncio.Lock()
         self._streams = 0
         self._folder = resources.files("router.admin") / "pages"
-        self._files = {name: (self._folder / name).read_bytes() for name in _FILES}
+        look = resources.files("router") / "looks" / "look.css"
+        self._files = {
+            "look.css": look.read_bytes(),
+            "console.js": (self._folder / "console.js").read_bytes(),
+        }
 
     def __repr__(self) -> str:
         return f"<Console streams={self._streams}>"

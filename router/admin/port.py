@@ -100,7 +100,7 @@ class AdminServer:
             "/activity": self._activity_page,
             EVENTS: self._console.events,
             "/sandboxes": self._table,
-            "/console.css": self._style,
+            "/look.css": self._style,
             "/console.js": self._script,
         }
 
@@ -170,7 +170,7 @@ class AdminServer:
         return await self._console.table(request.query)
 
     async def _style(self, request: web.BaseRequest) -> web.Response:
-        return self._console.file("console.css")
+        return self._console.file("look.css")
 
     async def _script(self, request: web.BaseRequest) -> web.Response:
         return self._console.file("console.js")

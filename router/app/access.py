@@ -36,6 +36,8 @@ class Access:
     authenticator: Authenticator
     authorizer: GrantAuthorizer | SubjectAccessReviewAuthorizer
     rights: Revocation
+    grants: GrantAuthorizer
+    """What decides by grants alone, without asking Kubernetes."""
     policy: CurrentPolicy
     failures: Counter[tuple[str, str]]
     """Refused credentials by (mode, reason)."""
@@ -81,6 +83,7 @@ def build_access(
     access = Access(
         authenticator=AnonymousAuthenticator(),
         authorizer=grants,
+        grants=grants,
         rights=rights,
         policy=policy,
         failures=Counter(),

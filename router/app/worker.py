@@ -21,11 +21,13 @@ from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
 from router.app.cluster import api_if
+from router.app.home import build_home
 from router.app.proxy_options import build_pool, options_of, places_of, session_paths_of
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.shown import show_readings
 from router.app.stop import Stop, unless_stopped
+from router.app.telling import build_telemetry
 from router.app.version import installed_version
 from router.app.waking import build_wakes, needs_wakes, outlook_of
 from router.app.wishes import TellWish, Wishes
@@ -56,8 +58,6 @@ from router.telemetry.access_log import AccessLog
 from router.telemetry.activity import Activity, Moment
 from router.telemetry.metrics import Metrics
 from router.telemetry.namespace_labels import NamespaceLabels
-from router.telemetry.recorder import RouterTelemetry
-from router.telemetry.tracing import build_tracer
 from router.watched_file import Reloadable, reload_all
 
 logger = logging.getLogger("sandbox_router.app")
@@ -225,21 +225,14 @@ class Worker:
         self.access = build_access(settings, reviewer=reviewer, current=self.sandboxes.current)
         for close in self.access.closers:
             resources.push_async_callback(close)
-        tracer = build_tracer(
-            is_on=settings.logs.tracing, version=installed_version(), environment=os.environ
-        )
-        telemetry = RouterTelemetry(
-            counters=self.metrics.counters,
+        telemetry, tracer = build_telemetry(
+            settings,
+            resources,
+            metrics=self.metrics,
             access_log=self._access_log,
-            tracer=tracer,
             activity=self._activity,
+            environment=os.environ,
         )
-        if self._access_log is not None:
-            resources.push_async_callback(self._access_log.close)
-            readings.read_access_log(self.metrics, self._access_log)
-        if tracer is not None:
-            resources.push_async_callback(tracer.close)
-            readings.read_spans(self.metrics, tracer)
         deadlines = self._deadlines
         connections = Connections(
             places=places_of(settings, self._elsewhere.connections),
@@ -280,6 +273,14 @@ class Worker:
                     awake_limit_s=settings.time.awake_limit_s,
                     tasks=openings,
                     sessions=session_paths_of(self.access.sessions, options),
+                ),
+                home=build_home(
+                    settings,
+                    admission=admission,
+                    sandboxes=self.sandboxes,
+                    access=self.access,
+                    wakes=wakes,
+                    options=options,
                 ),
             ),
             connections=connections,

@@ -12,11 +12,16 @@ _COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASC
 BEARER_TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 LINK_TYPES = frozenset({"link+jwt", "application/link+jwt"})
 SESSION_TYPES = frozenset({"session+jwt", "application/session+jwt"})
-"""What `typ` says of the three kinds of tokens, in lower case. None is good for what another is for (RFC 8725 §3.11)."""
+HOME_LINK_TYPES = frozenset({"home-link+jwt", "application/home-link+jwt"})
+HOME_TYPES = frozenset({"home+jwt", "application/home+jwt"})
+"""What `typ` says of the kinds of tokens, in lower case. None is good for what another is for (RFC 8725 §3.11)."""
 
 
 class NotJwsError(ValueError):
     """The bytes are no compact JWS with JSON in it; the message says what is wrong without repeating any of it."""
+
+
+_FOR_BROWSERS = LINK_TYPES | SESSION_TYPES | HOME_LINK_TYPES | HOME_TYPES
 
 
 class Jws(NamedTuple):
@@ -56,7 +61,7 @@ def header_fault(header: dict[str, Any], types: frozenset[str] = BEARER_TYPES) -
 
 def is_for_browsers(header: dict[str, Any]) -> bool:
     """Returns True for a link's or a session's token: this router's business alone, whatever else is wrong with it."""
-    return _type_of(header) in LINK_TYPES | SESSION_TYPES
+    return _type_of(header) in _FOR_BROWSERS
 
 
 def _type_of(header: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from router.auth.algorithms import EC, EDDSA, HMAC, RSA, family_of, implementation
 from router.auth.claims import BadClaimsError, ClaimRules
 from router.auth.grants import parse_grants
+from router.auth.home_tokens import home_link_principal
 from router.auth.keys import parse_secrets
 from router.auth.links import link_principal
 
@@ -156,16 +157,17 @@ def mint_link(
     subject: str = "",
     issuer: str = "",
     audiences: Sequence[str] = (),
+    token_id: str = "",
     now: float | None = None,
 ) -> str:
     """Returns a link's token: whoever's browser brings it within `ttl_s` gets a session in this sandbox on this port.
 
-    Raises ValueError for what the router would refuse.
+    `token_id` is its `jti`, by default a fresh one. Raises ValueError for what the router would refuse.
     """
     issued_at = int(time.time() if now is None else now)
     grant = grant_claim(namespace=namespace, name=name, uid=uid, ports=(), methods=(), wake=wake)
     claims: dict[str, Any] = {
-        "jti": uuid.uuid4().hex,
+        "jti": token_id or uuid.uuid4().hex,
         "iat": issued_at,
         "exp": issued_at + max(1, int(ttl_s)),
         **grant,
@@ -183,6 +185,38 @@ def mint_link(
     except BadClaimsError as error:
         raise ValueError(str(error)) from None
     headers = {"typ": "link+jwt", **({"kid": key.kid} if key.kid else {})}
+    return jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
+
+
+def mint_home_link(
+    key: SigningKey,
+    *,
+    grants: Sequence[Mapping[str, Any]],
+    ttl_s: float,
+    session_ttl_s: float | None = None,
+    subject: str = "",
+    issuer: str = "",
+    now: float | None = None,
+) -> str:
+    """Returns the token of a link to the home page: whoever's browser brings it within `ttl_s` sees the sandboxes of `grants` there.
+
+    Raises ValueError for what the router would refuse.
+    """
+    issued_at = int(time.time() if now is None else now)
+    claims: dict[str, Any] = {
+        "jti": uuid.uuid4().hex,
+        "iat": issued_at,
+        "exp": issued_at + max(1, int(ttl_s)),
+        "sandboxes": list(grants),
+    }
+    if session_ttl_s is not None:
+        claims["session_ttl"] = int(session_ttl_s)
+    claims |= _about(subject, issuer, ())
+    try:
+        home_link_principal(claims, ClaimRules(issuer or None, (), 0.0), issued_at, key_id="")
+    except BadClaimsError as error:
+        raise ValueError(str(error)) from None
+    headers = {"typ": "home-link+jwt", **({"kid": key.kid} if key.kid else {})}
     return jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
 
 

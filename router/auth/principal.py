@@ -45,7 +45,7 @@ class Principal:
 
     subject: str
     mode: str
-    """How it was recognised: `none`, `static`, `jwt`, `token-review`, `mtls`; `forwarded`, `session` and `link` for people's browsers; `public` for whoever calls a public port; or `preflight` for a CORS preflight that passes without a credential."""
+    """How it was recognised: `none`, `static`, `jwt`, `token-review`, `mtls`; `forwarded`, `session` and `link` for people's browsers, `home` and `home-link` on the home page; `public` for whoever calls a public port; or `preflight` for a CORS preflight that passes without a credential."""
     kind: str = ""
     """Which of a certificate's names `subject` is: `uri`, `dns` or `cn`; "" without a certificate."""
     groups: tuple[str, ...] = ()

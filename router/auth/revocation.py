@@ -10,9 +10,10 @@ from router.auth.policy import CurrentPolicy
 from router.auth.principal import Principal
 from router.routing.endpoint import Endpoint
 
-TOKEN_MODES = frozenset({"jwt", "token-review", "link", "session"})
+TOKEN_MODES = frozenset({"jwt", "token-review", "link", "session", "home-link", "home"})
 """The modes whose credentials are issued at a time and have an id; a shared token or a certificate is revoked at its source."""
 
+_SESSIONS = frozenset({"session", "home"})
 
 MAX_ENDED = 8192
 _LEEWAY_S = 60.0
@@ -91,9 +92,10 @@ class Revocation:
         policy = self._policy.policy
         if principal.mode not in TOKEN_MODES:
             return False
-        if principal.mode == "session" and principal.token_id in self.ended_sessions:
-            return True
         ids = (principal.token_id, principal.made_of)
+        # A sandbox's session that was opened from the home page is made of that page's, and ends with it.
+        if principal.mode in _SESSIONS and any(known in self.ended_sessions for known in ids):
+            return True
         if any(known in policy.revoked for known in ids if known):
             return True
         return any(

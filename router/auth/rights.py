@@ -17,8 +17,8 @@ class SourcedGrant(NamedTuple):
     source: str
 
 
-ONE_SANDBOX_MODES = frozenset({"link", "session"})
-"""Modes whose callers may reach the one sandbox that the credential names, whatever rules say of its subject."""
+OWN_GRANTS_MODES = frozenset({"link", "session", "home-link", "home"})
+"""Modes whose callers have the grants of their credential alone, whatever rules say of its subject."""
 
 NO_GRANTS: tuple[SourcedGrant, ...] = ()
 
@@ -58,7 +58,7 @@ class Rights:
 
 
 def _grants_of(principal: Principal, policy: Policy) -> Iterator[SourcedGrant]:
-    if principal.mode in ONE_SANDBOX_MODES:
+    if principal.mode in OWN_GRANTS_MODES:
         # Whoever got hold of it elsewhere would have all that its subject may.
         yield from (SourcedGrant(grant, f"the {principal.mode}") for grant in principal.grants)
         return

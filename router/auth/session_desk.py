@@ -24,9 +24,31 @@ class SessionDesk(Protocol):
         ...
 
     def link(
-        self, caller: Principal, ref: SandboxRef, port: int, *, path: str = "/", wake: bool = False
+        self,
+        caller: Principal,
+        ref: SandboxRef,
+        port: int,
+        *,
+        uid: str = "",
+        path: str = "/",
+        wake: bool = False,
     ) -> str:
-        """Returns a link to a sandbox for a caller who may call it, signed by the router itself, good for half a minute."""
+        """Returns a link to a sandbox for a caller who may call it, signed by the router itself, good for half a minute.
+
+        The session that it begins lasts no longer than the caller's own right, and is revoked with it.
+        """
+        ...
+
+    def begin_home(self, caller: Principal, link: bytes) -> BegunSession:
+        """Returns a new session on the home page of whoever the link is for, which has been verified."""
+        ...
+
+    def home_link(self, link: bytes) -> Principal | None:
+        """Returns whom a link to the home page is for; None for one that isn't good."""
+        ...
+
+    def whose_home(self, cookie: bytes) -> Principal | None:
+        """Returns whose session on the home page a cookie's value is; None for none that is good."""
         ...
 
     def whose(self, cookie: bytes) -> Principal | None:

@@ -15,6 +15,7 @@ import jwt
 
 from router.auth.algorithms import family_of
 from router.auth.claims import BadClaimsError, ClaimRules, checked, text_claim
+from router.auth.home_tokens import HOME_LINKS, HOMES, home_session_claims
 from router.auth.jws import SESSION_TYPES, parse_jws
 from router.auth.jwt import JwtVerifier, TokenKind
 from router.auth.keys import KeyRing, Keys, VerificationKey, parse_secrets
@@ -29,6 +30,7 @@ from router.watched_file import WatchedFiles
 
 _SOURCE: Final = "session-key-file"
 _OWN_LINK_S: Final = 30.0
+MAX_TOKEN_BYTES: Final = 16_384
 _RULES: Final = ClaimRules(issuer=None, audiences=(), leeway_s=30.0)
 """Of tokens that the router signed itself: issuer and audience say nothing, and replicas' clocks may differ."""
 
@@ -80,25 +82,23 @@ class Sessions:
         self._longest_s = longest_s
         self._ended = ended
         self._clock = clock
-        self.verifier = JwtVerifier(
-            keys=self._ring,
-            rules=_RULES,
-            is_refused=is_refused,
-            remote=None,
-            kind=SESSIONS,
-            clock=clock,
-        )
-        self.links = JwtVerifier(
-            keys=self._ring,
-            rules=_RULES,
-            is_refused=is_refused,
-            remote=None,
-            kind=LINKS,
-            clock=clock,
-        )
+        self.verifier = self._verifier(SESSIONS, is_refused)
+        self.links = self._verifier(LINKS, is_refused)
+        self._homes = self._verifier(HOMES, is_refused)
+        self._home_links = self._verifier(HOME_LINKS, is_refused)
 
     def __repr__(self) -> str:
         return f"<Sessions {self._ring!r} longest_s={self._longest_s:g}>"
+
+    def _verifier(self, kind: TokenKind, is_refused: Callable[[Principal], bool]) -> JwtVerifier:
+        return JwtVerifier(
+            keys=self._ring,
+            rules=_RULES,
+            is_refused=is_refused,
+            remote=None,
+            kind=kind,
+            clock=self._clock,
+        )
 
     def use(self, keys: SessionKeys) -> None:
         """Puts the keys in force instead of the former ones."""
@@ -107,8 +107,8 @@ class Sessions:
 
     def forget(self) -> None:
         """Forgets what was verified, because the policy is another one."""
-        self.verifier.forget()
-        self.links.forget()
+        for verifier in (self.verifier, self.links, self._homes, self._home_links):
+            verifier.forget()
 
     def begin(self, caller: Principal, link: bytes, endpoint: Endpoint) -> BegunSession:
         """Returns a new session of whoever the link is for, which has been verified, in the sandbox as it is now.
@@ -139,38 +139,76 @@ class Sessions:
             "wake": grant.wake,
         }
         claims |= {name: value for name, value in more.items() if value}
+        return BegunSession(self._signed(claims, "session+jwt"), ttl_s, asked.path)
+
+    def begin_home(self, caller: Principal, link: bytes) -> BegunSession:
+        """Returns a new session on the home page of whoever the link is for, which has been verified."""
+        claims = home_session_claims(
+            caller, parse_jws(link).claims, now=self._clock(), longest_s=self._longest_s
+        )
+        ttl_s = claims["exp"] - claims["iat"]
+        return BegunSession(self._signed(claims, "home+jwt"), ttl_s, "/")
+
+    def _signed(self, claims: dict[str, Any], kind: str) -> str:
         key = self._signing
-        headers = {"typ": "session+jwt", **({"kid": key.kid} if key.kid else {})}
-        token = jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
-        return BegunSession(token, ttl_s, asked.path)
+        assert key is not None
+        headers = {"typ": kind, **({"kid": key.kid} if key.kid else {})}
+        return jwt.encode(claims, key.material, algorithm=key.algorithm, headers=headers)
 
     def link(
-        self, caller: Principal, ref: SandboxRef, port: int, *, path: str = "/", wake: bool = False
+        self,
+        caller: Principal,
+        ref: SandboxRef,
+        port: int,
+        *,
+        uid: str = "",
+        path: str = "/",
+        wake: bool = False,
     ) -> str:
-        """Returns a link to a sandbox for a caller who may call it, signed by the router itself, good for half a minute."""
+        """Returns a link to a sandbox for a caller who may call it, signed by the router itself, good for half a minute.
+
+        The session that it begins lasts no longer than the caller's own right, and is revoked with it.
+        """
         assert self._signing is not None
+        now = self._clock()
+        left_s = None if caller.expires_at is None else max(1.0, caller.expires_at - now)
         return mint_link(
             self._signing,
             namespace=ref.namespace,
             name=ref.name,
             port=port,
             ttl_s=_OWN_LINK_S,
+            uid=uid,
             path=path,
+            session_ttl_s=left_s,
             wake=wake,
             subject=caller.subject,
             issuer=caller.issuer,
-            now=self._clock(),
+            token_id=caller.token_id,
+            now=now,
         )
+
+    def home_link(self, link: bytes) -> Principal | None:
+        """Returns whom a link to the home page is for; None for one that isn't good."""
+        return _principal_of(self._home_links, link)
+
+    def whose_home(self, cookie: bytes) -> Principal | None:
+        """Returns whose session on the home page a cookie's value is; None for none that is good."""
+        return _principal_of(self._homes, cookie)
 
     def whose(self, cookie: bytes) -> Principal | None:
         """Returns whose session a cookie's value is; None for none that is good."""
-        verdict = self.verifier.verify(cookie)
-        return verdict if isinstance(verdict, Principal) else None
+        return _principal_of(self.verifier, cookie)
 
     def end(self, session: Principal) -> None:
         """Ends a session in this process: its cookie is refused, and its streams and tunnels are closed."""
         self._ended.add(session)
         self.forget()
+
+
+def _principal_of(verifier: JwtVerifier, token: bytes) -> Principal | None:
+    verdict = verifier.verify(token) if len(token) <= MAX_TOKEN_BYTES else None
+    return verdict if isinstance(verdict, Principal) else None
 
 
 def parse_session_keys(content: bytes) -> SessionKeys:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from router.cli.home_link import home_link
 from router.cli.link import link
 from router.cli.signing import ALGORITHMS, seconds, signing_key
 
@@ -124,6 +125,7 @@ def mint(
 
 
 token.add_command(link)
+token.add_command(home_link)
 
 
 @token.command("inspect")
@@ -184,14 +186,15 @@ def _check(
 ) -> str:
     """Returns why a router with these keys would refuse the token; "" if it would not."""
     from router.auth.claims import ClaimRules
-    from router.auth.jws import LINK_TYPES, SESSION_TYPES
+    from router.auth.home_tokens import HOME_LINKS, HOMES
     from router.auth.jwt import BEARER_TOKENS, JwtVerifier
     from router.auth.keys import KeyRing, parse_key_file
     from router.auth.links import LINKS
     from router.auth.sessions import SESSIONS
     from router.auth.verifier import Refusal
 
-    by_type = {**dict.fromkeys(LINK_TYPES, LINKS), **dict.fromkeys(SESSION_TYPES, SESSIONS)}
+    for_browsers = (LINKS, SESSIONS, HOME_LINKS, HOMES)
+    by_type = {name: kind for kind in for_browsers for name in kind.types}
     kind = by_type.get(str(header.get("typ")).lower(), BEARER_TOKENS)
     ring = KeyRing()
     for source, path in files.items():

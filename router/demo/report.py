@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from router.demo.child import StepFailed
 from router.demo.stage import NAMESPACE, PORT_ASKED_FOR, Place
@@ -106,25 +107,39 @@ def sleep_commands(place: Place, *, sleeping: str, switch: str, guest: str) -> t
     )
 
 
-def sleep_hints(commands: Sequence[Command], *, page_url: str) -> str:
-    """Returns the commands as pasteable lines, and the page for a browser, which shows the waiting page first."""
+def link_command(place: Place, session_keys: Path) -> str:
+    """Returns the command, without the program's name, that makes another link to the home page."""
+    keys = shlex.quote(str(session_keys))
+    return f"token home-link '{NAMESPACE}/*' --wake --ttl 10m --secret-file {keys} --url {place.home_url}"
+
+
+def sleep_hints(commands: Sequence[Command], *, page_url: str, again: str) -> str:
+    """Returns the commands as pasteable lines, and a link for a browser; `again` makes another."""
     lines = [
         *("It has been suspended again. Try it by hand, in another terminal:", ""),
         *_pasteable(commands),
-        *("", f"Or in a browser, while it sleeps: {page_url}"),
-        "(a page that says that it wakes up, and then opens the sandbox's own)",
+        *("", "Or open your sandboxes in a browser, and wake the one that sleeps:"),
+        *_link(page_url, again),
     ]
     return "\n".join(lines)
 
 
-def hints(commands: Sequence[Command], *, page_url: str) -> str:
-    """Returns the commands as pasteable lines, and the page for a browser."""
+def hints(commands: Sequence[Command], *, page_url: str, again: str) -> str:
+    """Returns the commands as pasteable lines, and a link for a browser; `again` makes another."""
     lines = ["Try it by hand, in another terminal:", "", *_pasteable(commands)]
-    lines += ["", f"Or in a browser: {page_url}"]
-    lines += [
-        "(a page of the sandbox echo; this address adds the token, which a browser can't send)"
-    ]
+    lines += ["", "Or open your sandboxes in a browser:", *_link(page_url, again)]
     return "\n".join(lines)
+
+
+def _link(page_url: str, again: str) -> list[str]:
+    return [
+        "",
+        f"  {page_url}",
+        "",
+        "The link can be clicked for ten minutes. Another one:",
+        "",
+        f"  {again}",
+    ]
 
 
 def _pasteable(commands: Sequence[Command]) -> list[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from router.demo import report
 from router.demo.child import StepFailed
-from router.demo.door import open_door
 from router.demo.router_lines import RouterLines
 from router.demo.shows import Answering, Show, Sleeping
 from router.demo.stage import Place, Stage
@@ -69,12 +68,12 @@ async def _run(*, once: bool, http_port: int, sleeps: bool) -> int:
 async def _serve(show: Show, stage: Stage, place: Place, router_lines: RouterLines) -> None:
     """Keeps everything running until a signal. Raises StepFailed when a process ends by itself."""
     _on_signals(stage.ending.set)
-    async with open_door(place, sandbox="echo") as page_url:
-        _tell(show.hints(place, python=_python_as_typed(), page_url=page_url))
-        _tell("\nServing until Ctrl-C. The router's log so far, and as it goes on:\n")
-        router_lines.show()
-        await stage.until_ending()
-        router_lines.hide()
+    page_url, again = stage.home_link(place), report.link_command(place, stage.session_keys)
+    _tell(show.hints(place, python=_python_as_typed(), page_url=page_url, again=again))
+    _tell("\nServing until Ctrl-C. The router's log so far, and as it goes on:\n")
+    router_lines.show()
+    await stage.until_ending()
+    router_lines.hide()
     _tell("\nEnding the router and the sandboxes.")
 
 

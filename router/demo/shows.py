@@ -40,8 +40,8 @@ class Show(Protocol):
         """Brings everything to where the hints begin. Raises TimeoutError."""
         ...
 
-    def hints(self, place: Place, *, python: str, page_url: str) -> str:
-        """Returns what to try by hand."""
+    def hints(self, place: Place, *, python: str, page_url: str, again: str) -> str:
+        """Returns what to try by hand; `again` is the command for another `page_url`."""
         ...
 
 
@@ -67,8 +67,9 @@ class Answering:
     async def make_ready_to_try(self, place: Place) -> None:
         """It is all there."""
 
-    def hints(self, place: Place, *, python: str, page_url: str) -> str:
-        return report.hints(report.commands(place, python=python), page_url=page_url)
+    def hints(self, place: Place, *, python: str, page_url: str, again: str) -> str:
+        commands = report.commands(place, python=python)
+        return report.hints(commands, page_url=page_url, again=f"{python} -m router {again}")
 
 
 class Sleeping:
@@ -115,11 +116,11 @@ class Sleeping:
         async with asyncio.timeout(STEP_S):
             await suspend(self._sleeper, place)
 
-    def hints(self, place: Place, *, python: str, page_url: str) -> str:
+    def hints(self, place: Place, *, python: str, page_url: str, again: str) -> str:
         commands = report.sleep_commands(
             place, sleeping=SLEEPING, switch=str(self._switch), guest=self._guest
         )
-        return report.sleep_hints(commands, page_url=page_url)
+        return report.sleep_hints(commands, page_url=page_url, again=f"{python} -m router {again}")
 
 
 def _token(key: SigningKey, subject: str, *, wake: bool) -> str:

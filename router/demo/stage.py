@@ -17,6 +17,7 @@ import aiohttp
 import yaml
 
 from router import code_form
+from router.auth.minting import SigningKey, grant_claim, mint_home_link
 from router.demo.child import Child, StepFailed
 from router.demo.sandboxes import LISTENING, SANDBOXES
 from router.tasks import TaskSet
@@ -24,6 +25,9 @@ from router.tasks import TaskSet
 NAMESPACE = "default"
 PORT_ASKED_FOR = 8888
 PATH_PREFIX = "/sandboxes"
+BASE_DOMAIN = "sandbox.localhost"
+"""Browsers look for *.localhost on their own machine (RFC 6761 §6.3)."""
+LINK_LIFE_S = 600.0
 
 ADMIN_PORT = 9090
 
@@ -31,6 +35,8 @@ ATTEMPTS = 3
 START_S = 20.0
 STOP_S = 5.0
 POLL_S = 0.05
+
+SESSION_KEYS = "session-keys"
 
 OTHER_SETTINGS = frozenset(
     {
@@ -75,6 +81,11 @@ class Place:
         """The header that the router asks for."""
         return {"Authorization": f"Bearer {self.token}"}
 
+    @property
+    def home_url(self) -> str:
+        """The home page's URL, without a slash at its end."""
+        return f"http://{BASE_DOMAIN}:{self.port}"
+
     def path(self, sandbox: str, rest: str = "/") -> str:
         """Returns the request target that names the sandbox by path."""
         return f"{PATH_PREFIX}/{NAMESPACE}/{sandbox}/{PORT_ASKED_FOR}{rest}"
@@ -107,6 +118,8 @@ class Launch:
             *("--admin-bind", f"127.0.0.1:{place.admin_port}"),
             *("--discovery", "file", "--sandboxes-file", str(sandboxes_file)),
             *("--path-prefix", PATH_PREFIX, *self.auth_flags),
+            *("--base-domain", BASE_DOMAIN, "--home", "true"),
+            *("--session-key-file", str(sandboxes_file.parent / SESSION_KEYS)),
             *("--max-connections", str(MAX_CONNECTIONS)),
             *("--log-format", "text", "--drain-delay", "0", "--shutdown-timeout", "2s"),
         ]
@@ -129,6 +142,7 @@ class Stage:
         self.folder = Path(self._folder.name)
         """For files of this run; nobody else may look into it."""
         self.sandboxes_file = self.folder / "sandboxes.yaml"
+        self.session_keys = self.folder / SESSION_KEYS
         self.tasks = TaskSet()
         """What is under way beside; ended before the stage."""
         self._watching = TaskSet()
@@ -179,6 +193,7 @@ class Stage:
         """Returns where the router listens once it is ready. Raises StepFailed."""
         launch = launch or Launch()
         write_sandboxes_file(self.sandboxes_file, sandbox_ports)
+        self.session_keys.write_text(secrets.token_urlsafe(48))
         for attempt in range(1, ATTEMPTS + 1):
             port = free_port(http_port)
             place = Place(port, free_port(ADMIN_PORT, but_not=port), launch.token)
@@ -202,6 +217,15 @@ class Stage:
                 self._router = None
                 self.ending.clear()
         return place
+
+    def home_link(self, place: Place) -> str:
+        """Returns a link that shows a person all sandboxes, and lets them open and wake each; it is good for ten minutes."""
+        key = SigningKey.from_secrets(self.session_keys.read_bytes())
+        everything = grant_claim(
+            namespace=NAMESPACE, name="*", uid="", ports=(), methods=(), wake=True
+        )
+        token = mint_home_link(key, grants=[everything], ttl_s=LINK_LIFE_S, subject="you")
+        return f"{place.home_url}/.sandbox-router/session?link={token}"
 
     async def until_ending(self) -> None:
         """Returns once `ending` was set from outside. Raises StepFailed when a process ended by itself."""
@@ -241,7 +265,9 @@ def write_sandboxes_file(
     """Writes the router's table, at once: each sandbox is asked for at its usual port and dialled at its real one."""
     entries: list[dict[str, object]] = []
     for name, port in sandbox_ports.items():
-        entries.append({"name": name, "host": "127.0.0.1", "ports": {PORT_ASKED_FOR: port}})
+        # The same sandbox, whatever port its process has: sessions in it go on when it was suspended.
+        same = {"name": name, "uid": f"sandbox-{name}", "host": "127.0.0.1"}
+        entries.append({**same, "ports": {PORT_ASKED_FOR: port}})
         if name == suspended:
             entries[-1]["state"] = "suspended"
     whole = path.with_suffix(".new")

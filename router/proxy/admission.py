@@ -6,7 +6,7 @@ Everything that needs this decision runs the same step(): the gateway for each r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from router.auth.anonymous import PREFLIGHT
@@ -150,6 +150,10 @@ class Admission:
         if not self._source.is_complete():
             raise no_table_yet()
 
+    def caller(self, request: Request) -> Authenticated | Awaitable[Authenticated]:
+        """Returns who sends a request that names no sandbox, or who has to be asked. Raises Unauthenticated, AuthUnavailable."""
+        return self._authenticator.authenticate(self._credentials(request))
+
     # --- what was waited for ----------------------------------------------------------------
 
     def authenticated(self, request: Request, authenticated: Authenticated) -> None:
@@ -159,7 +163,7 @@ class Admission:
             # The app's own Authorization may pass beside X-Sandbox-Token, but not our token in its place.
             authenticated = authenticated._replace(consumed_authorization=True)
         request.authenticated = authenticated
-        self._note_caller(request, authenticated)
+        self.note_caller(request, authenticated)
         if authenticated.principal.mode in AMBIENT_MODES:
             self._session_use.refuse_foreign_pages(request, authenticated.principal)
 
@@ -211,7 +215,7 @@ class Admission:
         outcome.asked_namespace = target.ref.namespace
         outcome.sandbox = target.ref.name
         outcome.port = target.port
-        # What _note_caller() and _note() do, without the calls (bench/walk.py).
+        # What note_caller() and _note() do, without the calls (bench/walk.py).
         principal = permit.principal
         outcome.principal = principal.subject
         outcome.token_id = principal.token_id
@@ -327,9 +331,12 @@ class Admission:
     def _is_public(self, request: Request) -> bool:
         """Returns True for a port that its sandbox's owner has opened to everybody."""
         target = request.target
-        assert target is not None
-        endpoint = self._find(target.ref, target.pod_ip)
-        return endpoint is not None and target.port in endpoint.wishes.public_ports
+        endpoint = None if target is None else self._find(target.ref, target.pod_ip)
+        return (
+            target is not None
+            and endpoint is not None
+            and target.port in endpoint.wishes.public_ports
+        )
 
     def _check_bounds(self, request: Request) -> None:
         """Refuses what can be refused before anything costly. Raises BodyTooLarge, IndexStale."""
@@ -360,7 +367,8 @@ class Admission:
             self._remember(request, target, permit)
         return permit
 
-    def _note_caller(self, request: Request, authenticated: Authenticated) -> None:
+    def note_caller(self, request: Request, authenticated: Authenticated) -> None:
+        """Notes in the outcome who calls."""
         principal, outcome = authenticated.principal, request.outcome
         outcome.principal = principal.subject
         outcome.token_id = principal.token_id

@@ -17,6 +17,7 @@ from router.errors import (
     SandboxUnreachable,
 )
 from router.proxy.admission import Admission
+from router.proxy.at_home import AtHome
 from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.own_paths import Answering, OwnPaths
 from router.proxy.pool import Pool
@@ -57,9 +58,14 @@ class Connector:
         options: ProxyOptions,
         wakes: WakeDesk | None = None,
         own_paths: OwnPaths | None = None,
+        home: AtHome | None = None,
     ) -> None:
-        """`wakes` must be given where the options say that requests wake sandboxes. Without `own_paths` none is the router's."""
+        """`wakes` must be given where the options say that requests wake sandboxes. Without `own_paths` none is the router's.
+
+        `home` answers what is asked of the base domain itself, None where nothing does.
+        """
         self.wakes = wakes
+        self._home = home
         self.own_paths = own_paths
         self.admission = admission
         self.source = source
@@ -70,6 +76,10 @@ class Connector:
     def __repr__(self) -> str:
         return f"<Connector {self.pool!r}>"
 
+    def is_at_home(self, request: Request, error: Exception) -> bool:
+        """Returns True when a request that named no sandbox, which is the error, is one that open() can answer all the same."""
+        return self._home is not None and self._home.takes(request, error)
+
     async def open(
         self, request: Request, decided: Permit | Pending | None
     ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
@@ -79,6 +89,8 @@ class Connector:
 
         `decided` is what the last step() returned, None to ask anew. Raises the RouterError that the client is told.
         """
+        if request.target is None and self._home is not None:
+            return await self._home.answering(request), False
         return await _Opening(self, request).run(decided)
 
 

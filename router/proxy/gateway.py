@@ -11,13 +11,12 @@ When nothing has to be waited for, all of it happens in begin(), without a task.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from router.auth.authenticator import CertificateIdentity
 from router.auth.authorizer import Permit
-from router.errors import Draining, InternalError, RouterError
+from router.errors import Draining, RouterError
 from router.proxy.admission import HEALTH_PATH, Admission
 from router.proxy.budget import Budget
 from router.proxy.caller import Caller
@@ -28,15 +27,13 @@ from router.proxy.exchange import Exchange
 from router.proxy.options import ProxyOptions
 from router.proxy.pool import Pool
 from router.proxy.ports import Telemetry, Tracer
-from router.proxy.request import Pending, is_for_router, outcome_of_refused
+from router.proxy.request import Pending, error_of, is_for_router, outcome_of_refused
 from router.proxy.wire.local_responses import health_answer
 from router.proxy.wire.peer import ClientAddresses
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.router_paths import PREFIX
 from router.proxy.wire.trace_context import FIRST_BYTE
 from router.tasks import TaskSet
-
-logger = logging.getLogger("sandbox_router.proxy")
 
 
 class Gateway:
@@ -124,7 +121,10 @@ class Gateway:
                     return
             exchange.task = self._tasks.start(self._open(exchange, decided), name="open")
         except Exception as exc:
-            exchange.fail(_as_error(exc))
+            if self._connector.is_at_home(exchange, exc):
+                exchange.task = self._tasks.start(self._open(exchange, None), name="home")
+            else:
+                exchange.fail(error_of(exc))
 
     def reopen(self, exchange: Exchange) -> None:
         """Opens a new connection for an exchange whose reused one had just been closed by the sandbox."""
@@ -140,17 +140,9 @@ class Gateway:
             connection.carry(exchange, is_reused=is_reused)
         except Exception as exc:
             exchange.task = None
-            exchange.fail(_as_error(exc))
+            exchange.fail(error_of(exc))
 
     def refused(self, client: ClientConnection, error: RouterError, head: bytes | None) -> None:
         """Tells of bytes that made no request."""
         self._telemetry.request_started()
         self._telemetry.request_finished(outcome_of_refused(error, head or b"", client.peer))
-
-
-def _as_error(exc: Exception) -> RouterError:
-    """Returns the error that the client is told; what nobody foresaw is logged with its traceback."""
-    if isinstance(exc, RouterError):
-        return exc
-    logger.error("a request failed for a reason that nobody foresaw", exc_info=exc)
-    return InternalError(reason=f"{type(exc).__name__}: {exc}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable
 from typing import Final, TypeAlias
 
 from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
-from router.errors import RouterError
+from router.errors import InternalError, RouterError
 from router.proxy.caller import Caller
 from router.proxy.slots import Slot
 from router.proxy.wire.peer import ClientAddresses, Peer
@@ -20,6 +21,8 @@ from router.proxy.wire.stripping import Stripped
 from router.proxy.wire.trace_context import Trace
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.target import Target
+
+logger = logging.getLogger("sandbox_router.proxy")
 
 CLIENT_CLOSED: Final = 499
 """nginx's number: the client left before a response began."""
@@ -282,6 +285,14 @@ def is_for_router(request: Request) -> bool:
     """Returns True when the path, behind the sandbox's root where a path named it, is one of the router's own."""
     root = b"" if request.target is None else request.target.path_root
     return request.head.target.startswith(PREFIX, len(root))
+
+
+def error_of(exc: Exception) -> RouterError:
+    """Returns the error that the client is told; what nobody foresaw is logged with its traceback."""
+    if isinstance(exc, RouterError):
+        return exc
+    logger.error("a request failed for a reason that nobody foresaw", exc_info=exc)
+    return InternalError(reason=f"{type(exc).__name__}: {exc}")
 
 
 class AwaitCredential:

@@ -111,6 +111,7 @@ class Browsers:
     session_path_mode: bool
     login_url: str | None
     public_ports: bool
+    home: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,19 @@ def _sessions_can_begin(candidate: Candidate) -> Iterator[Problem]:
         )
 
 
+def _home_has_something_to_show(candidate: Candidate) -> Iterator[Problem]:
+    if not candidate["home"]:
+        return
+    if not candidate["base-domain"]:
+        yield candidate.problem("home", "there is no base domain to show it on", "set base-domain")
+    if candidate["discovery"] == "dns":
+        yield candidate.problem(
+            "home",
+            "discovery dns has no table of sandboxes to show",
+            "use discovery kubernetes or file, or remove it",
+        )
+
+
 # --- listeners and TLS ----------------------------------------------------------------------
 
 
@@ -310,6 +323,7 @@ RULES: tuple[Rule, ...] = (
     _mtls_callers_can_arrive,
     _forwarded_is_complete,
     _sessions_can_begin,
+    _home_has_something_to_show,
     _somewhere_to_connect,
     _listeners_keep_apart,
     _tls_is_complete,

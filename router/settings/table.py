@@ -144,6 +144,7 @@ BROWSERS = (
     _row("session-path-mode", values.boolean(), "false", "Whether sandboxes that are named by path have sessions too. They share one origin, so each one's pages can use the others' sessions."),
     _row("login-url", places.page_url(), "off", "Where a person's browser without a credential is sent (303) to sign in, with the address to come back to as `rd`. Everything that isn't a person opening a page gets 401."),
     _row("public-ports", values.boolean(), "false", "Whether everybody may call, without a credential, the ports that a Sandbox's annotation `router.agents.x-k8s.io/public-ports` opens."),
+    _row("home", values.boolean(), "false", "Whether the base domain itself shows people the sandboxes that they may open."),
 )
 
 _row = partial(Setting, "waking")

@@ -32,6 +32,8 @@ AUTH_MODES = (
     "mtls",
     "forwarded",
     "session",
+    "home-link",
+    "home",
     "link",
     OTHER,
 )

@@ -43,3 +43,20 @@ def bearer(secret: bytes = PLATFORM_SECRET, **claims: Any) -> str:
         typ="JWT",
         **{"namespace": None, "name": None, "port": None, "sandboxes": grants, **claims},
     )
+
+
+def home_link(**claims: Any) -> str:
+    """Returns a link of alice's to the home page, for team-a's sandboxes."""
+    return _for_home("home-link+jwt", claims)
+
+
+def home_session(**claims: Any) -> str:
+    """Returns a session of alice's on the home page, as home_link() does a link."""
+    return _for_home("home+jwt", {"sid": secrets.token_hex(8), **claims})
+
+
+def _for_home(typ: str, claims: dict[str, Any]) -> str:
+    grants = [{"namespace": "team-a", "name": "*", "wake": True}]
+    nothing_else = {"namespace": None, "name": None, "port": None}
+    secret = claims.pop("secret", SESSION_SECRET)
+    return link(secret, typ=typ, **{**nothing_else, "sandboxes": grants, **claims})

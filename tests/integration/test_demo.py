@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 
-import aiohttp
 import pytest
 
 from tests.integration.demo_process import (
@@ -16,6 +15,7 @@ from tests.integration.demo_process import (
     running,
     shell,
 )
+from tests.integration.person import Person, named_on
 
 RIGHT_ROWS = [
     r"GET / +hello +200 .* ok",
@@ -63,13 +63,23 @@ async def test_the_token_and_the_routing_headers_stay_with_the_router(serving):
     assert "x-sandbox" not in told.lower()
 
 
-async def test_the_page_and_its_websocket_work_in_a_browser_without_a_token(serving):
-    page_url = (await serving.until(r"in a browser: (http://\S+/)"))[1]
-    async with aiohttp.ClientSession() as browser:
-        assert "Sandbox <code>echo</code>" in await (await browser.get(page_url)).text()
-        async with browser.ws_connect(f"{page_url}ws", origin=page_url.rstrip("/")) as connection:
+async def test_the_link_shows_a_person_their_sandboxes_and_lets_them_in(serving):
+    link = (await serving.until(r"^  (http://sandbox\.localhost:\S+)"))[1]
+    async with Person(link) as person:
+        assert named_on(await person.begin(link)) == ["echo", "hello", "ticker"]
+        assert "Sandbox <code>echo</code>" in await person.open("echo")
+        async with person.websocket("echo", "/ws") as connection:
             await connection.send_str("hi")
             assert await connection.receive_str() == "hi"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the printed commands use curl")
+async def test_another_link_is_made_by_the_printed_command(serving):
+    command = (await serving.until(r"^  (\S+ -m router token home-link .*)"))[1]
+    status, link = await shell(":", command)
+    assert status == 0
+    async with Person(link) as person:
+        assert named_on(await person.begin(link.strip())) == ["echo", "hello", "ticker"]
 
 
 async def test_the_router_log_is_shown_while_it_serves(serving):

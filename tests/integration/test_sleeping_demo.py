@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 
-import aiohttp
 import pytest
 
 from tests.integration.demo_process import (
@@ -16,6 +15,7 @@ from tests.integration.demo_process import (
     running,
     shell,
 )
+from tests.integration.person import Person, named_on
 
 RIGHT_ROWS = [
     r"GET / +hello +200 .* ok",
@@ -29,7 +29,6 @@ RIGHT_ROWS = [
     r"\(the router's log\) +echo +- +a request woke a sandbox sandbox=default/echo .* outcome=woken .* ok",
     r"GET /metrics .* ok",
 ]
-NAVIGATION = {"Sec-Fetch-Mode": "navigate"}
 
 
 @pytest.fixture
@@ -67,24 +66,33 @@ async def test_every_printed_command_works_when_pasted(serving):
     assert len(children_of(serving.process.pid)) == 2
 
 
-async def test_a_browser_sees_the_waiting_page_and_then_the_app_with_its_websocket(serving):
-    page_url = (await serving.until(r"in a browser, while it sleeps: (http://\S+/)"))[1]
-    async with aiohttp.ClientSession() as browser:
-        async with browser.get(page_url, headers={"Sec-Fetch-Mode": "no-cors"}) as response:
-            assert response.status == 409, "what a page loads does not wake"
-        async with browser.get(page_url, headers=NAVIGATION) as response:
-            assert response.status == 503
-            assert response.headers["X-Sandbox-Router-Error"] == "sandbox_waking"
-            assert "script" not in response.headers["Content-Security-Policy"]
-            assert '<meta http-equiv="refresh"' in await response.text()
-        status = 503
+async def test_a_person_sees_who_sleeps_and_the_waiting_page_and_then_the_app(serving):
+    link = (await serving.until(r"^  (http://sandbox\.localhost:\S+)"))[1]
+    async with Person(link) as person:
+        page = await person.begin(link)
+        assert named_on(page) == ["echo", "hello"]
+        assert 'action="/.sandbox-router/wake?sandbox=default/echo&amp;port=8888"' in page
+        status, text = await person.opened("echo")
+        assert status == 503
+        assert '<meta http-equiv="refresh"' in text
         while status == 503:  # as the page itself does
-            async with browser.get(page_url, headers=NAVIGATION) as response:
-                status, text = response.status, await response.text()
+            status, text = await person.get("echo", "/")
         assert (status, "Sandbox <code>echo</code>" in text) == (200, True)
-        async with browser.ws_connect(f"{page_url}ws", origin=page_url.rstrip("/")) as connection:
+        async with person.websocket("echo", "/ws") as connection:
             await connection.send_str("hi")
             assert await connection.receive_str() == "hi"
+
+
+async def test_a_person_wakes_a_sandbox_without_opening_it(serving):
+    link = (await serving.until(r"^  (http://sandbox\.localhost:\S+)"))[1]
+    async with Person(link) as person:
+        await person.begin(link)
+        page = await person.submit("/.sandbox-router/wake?sandbox=default/echo&port=8888")
+        async with asyncio.timeout(30):
+            while "suspended" in page:
+                await asyncio.sleep(0.2)
+                page = await person.home()
+        assert len(children_of(serving.process.pid)) == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

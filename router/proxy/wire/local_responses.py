@@ -88,6 +88,13 @@ def signed_out_answer(
     return _answer(200, page, extra, is_head=is_head, close=close, kind=pages.TYPE)
 
 
+def home_answer(
+    status: int, kind: bytes, lines: Iterable[bytes], body: bytes, *, is_head: bool, close: bool
+) -> bytes:
+    """Returns a response of the home page; `lines` are header lines with their ends."""
+    return _answer(status, body, list(lines), is_head=is_head, close=close, kind=kind)
+
+
 def _answer(
     status: int,
     body: bytes,

@@ -110,7 +110,7 @@ class Door:
 
     async def until_seen(self, name: str, state: str) -> None:
         """Returns once the router knows the sandbox in that state."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(10):
             while (await self.listed(name) or {}).get("state") != state:
                 await asyncio.sleep(0.01)
 

@@ -102,7 +102,7 @@ async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_script_but_its_
     assert page.headers["Cache-Control"] == "no-store"
     assert not re.search(r"""(?:src|href|action)=["']?(?:https?:|//)""", html)
     assert not re.search(r"<style|\son\w+=|\sstyle=|<script>", html)
-    for name, kind in (("console.css", "text/css"), ("console.js", "text/javascript")):
+    for name, kind in (("look.css", "text/css"), ("console.js", "text/javascript")):
         file, text = await place.get(f"/{name}")
         assert (file.status, file.content_type) == (200, kind)
         assert text

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 from router.settings import Settings, load
+from tests.unit.telemetry.conftest import make_outcome
+
+__all__ = ["MakeSettings", "make_outcome", "make_settings"]
 
 # A busy machine is no failure.
 settings.register_profile("unhurried", deadline=None)

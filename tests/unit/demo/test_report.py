@@ -33,9 +33,10 @@ def test_every_command_uses_the_token_it_set_first_and_this_python():
 
 def test_hints_are_lines_to_paste_with_what_they_show_above():
     command = report.Command("a sandbox", "curl -sS x")
-    text = report.hints([command], page_url="http://127.0.0.1:1234/")
+    text = report.hints([command], page_url="http://x/?link=1", again="mint it")
     assert "  # a sandbox\n  curl -sS x\n" in text
-    assert "in a browser: http://127.0.0.1:1234/" in text
+    assert "\n  http://x/?link=1\n" in text
+    assert text.endswith("\n  mint it")
 
 
 def test_the_commands_of_the_sleeper_use_both_tokens_and_its_switch():
@@ -46,9 +47,9 @@ def test_the_commands_of_the_sleeper_use_both_tokens_and_its_switch():
     lines = [command.line for command in commands[1:]]
     assert sum("Bearer guest-token" in line for line in lines) == 1
     assert "curl -sS -X POST --unix-socket '/a folder/switch' http://demo/suspend" in lines
-    text = report.sleep_hints(commands, page_url="http://127.0.0.1:1234/")
+    text = report.sleep_hints(commands, page_url="http://x/?link=1", again="mint it")
     assert "  # a call wakes it: 200, once it is there\n  curl " in text
-    assert "in a browser, while it sleeps: http://127.0.0.1:1234/" in text
+    assert "wake the one that sleeps:\n\n  http://x/?link=1\n" in text
 
 
 def test_a_failure_says_the_step_the_reason_and_the_last_lines():

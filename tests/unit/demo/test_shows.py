@@ -30,7 +30,9 @@ async def test_the_first_show_starts_the_router_as_anybody_would(stage):
     show = Answering(stage)
     assert await show.start_router({"hello": 1}, http_port=0) == PLACE
     assert stage.launch is None
-    assert "router.demo.say" in show.hints(PLACE, python="python", page_url="http://x/")
+    assert "router.demo.say" in show.hints(
+        PLACE, python="python", page_url="http://x/", again="token x"
+    )
 
 
 async def test_the_second_show_has_one_that_stays_and_one_that_sleeps(stage):
@@ -41,7 +43,7 @@ async def test_the_second_show_has_one_that_stays_and_one_that_sleeps(stage):
         await show.start_router(ports, http_port=0)
         assert stage.launch.program == ("router.demo.waking_router", str(stage.folder / "switch"))
         assert (stage.folder / "switch").is_socket()
-        hints = show.hints(PLACE, python="python", page_url="http://x/")
+        hints = show.hints(PLACE, python="python", page_url="http://x/", again="token x")
         assert f"--unix-socket {stage.folder}/switch http://demo/suspend" in hints
 
 

@@ -137,7 +137,9 @@ def test_the_table_of_sandboxes_maps_the_usual_port_to_the_real_one(tmp_path):
     path = tmp_path / "sandboxes.yaml"
     write_sandboxes_file(path, {"hello": 40001})
     assert yaml.safe_load(path.read_text()) == {
-        "sandboxes": [{"name": "hello", "host": "127.0.0.1", "ports": {8888: 40001}}]
+        "sandboxes": [
+            {"name": "hello", "uid": "sandbox-hello", "host": "127.0.0.1", "ports": {8888: 40001}}
+        ]
     }
     write_sandboxes_file(path, {"hello": 40001, "echo": 40002}, suspended="echo")
     hello, echo = yaml.safe_load(path.read_text())["sandboxes"]

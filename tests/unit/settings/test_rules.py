@@ -338,7 +338,7 @@ def test_not_everybody_may_say_who_has_signed_in(network: str) -> None:
 
 def test_a_session_needs_a_sandbox_with_a_name_of_its_own(file: str) -> None:
     given = {"auth": "static", "static_token_file": file, "session_key_file": file}
-    assert problems(**given, base_domain="boxes.example") == []
+    assert problems(**given, base_domain="boxes.example", discovery="kubernetes") == []
     assert problems(**given, path_prefix="/s", session_path_mode="true") == []
     for too_little in ({}, {"path_prefix": "/s"}, {"session_path_mode": "true"}):
         (problem,) = problems(**given, **too_little)
@@ -367,3 +367,12 @@ def test_who_mints_tokens_makes_no_sessions(file: str) -> None:
 def test_what_is_about_sessions_needs_sessions(key: str, value: str) -> None:
     (problem,) = problems(**{key: value})
     assert "there are no sessions" in problem
+
+
+def test_a_home_page_needs_a_base_domain_and_a_table(file: str) -> None:
+    given = {"auth": "static", "static_token_file": file, "home": "true"}
+    (without_domain,) = problems(**given, discovery="kubernetes")
+    assert "base-domain" in str(without_domain)
+    (without_table,) = problems(**given, base_domain="boxes.example", discovery="dns")
+    assert "dns" in str(without_table)
+    assert problems(**given, base_domain="boxes.example", discovery="kubernetes") == []
