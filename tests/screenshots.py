@@ -34,7 +34,7 @@ async def main() -> None:
     async with running() as demo, browser() as tab:
         link, admin = (await demo.until(LINK))[1], (await demo.until(ADMIN))[1]
         home = "document.querySelectorAll('.cards li').length === 3"
-        await shoot(tab, "home", link, home, size=(900, 300))
+        await shoot(tab, "home", link, home, size=(900, 330))
         await shoot(
             tab,
             "console",

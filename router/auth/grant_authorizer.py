@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from router.auth.authorizer import Permit
@@ -102,6 +103,28 @@ class GrantAuthorizer:
                     return True
         # A link that opened any public port would begin a session of another sandbox there.
         return principal.mode != "link" and self.is_public(endpoint, port)
+
+    def permits_all(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        names: tuple[SandboxRef, ...],
+        port: int,
+        methods: Collection[bytes],
+    ) -> bool:
+        """Returns True when the caller may call this very endpoint by each of the methods."""
+        if principal.mode not in UNRESTRICTED_MODES:
+            rights = self._rights_of(principal)
+            for ref in names:
+                for grant, _ in rights.about(ref):
+                    # The usual grant names no method: one look instead of one for each.
+                    if (
+                        grant.methods is None
+                        and (grant.ports is None or port in grant.ports)
+                        and grant.covers_endpoint(endpoint)
+                    ):
+                        return True
+        return all(self.permits(principal, endpoint, names, port, method) for method in methods)
 
     def is_public(self, endpoint: Endpoint, port: int) -> bool:
         """Returns True when everybody may call the port: the sandbox's owner and the operator say so."""

@@ -108,9 +108,7 @@ class Openables:
                 self._grants.check_age(caller, endpoint)
         except RouterError:
             return False
-        return all(
-            self._grants.permits(caller, endpoint, names, port, method) for method in METHODS
-        )
+        return self._grants.permits_all(caller, endpoint, names, port, METHODS)
 
 
 def _ref(openable: Openable) -> SandboxRef:

@@ -309,3 +309,31 @@ def test_an_explanation_shows_the_right_to_wake(authorizer: GrantAuthorizer) -> 
     caller = _alice(Grant("team-a", "box", wake=True))
     explained = authorizer.explain(caller, (BOX,), ASLEEP, 80, b"GET")
     assert explained["grants"][0]["grant"] == {"namespace": "team-a", "name": "box", "wake": True}
+
+
+_GET, _PUT = frozenset({b"GET"}), frozenset({b"PUT"})
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        (),
+        (Grant("team-a", "box"),),
+        (Grant("team-a", "claim"),),
+        (Grant("team-a", "box", methods=_GET),),
+        (Grant("team-a", "box", methods=_GET), Grant("*", "box", methods=_PUT)),
+        (Grant("team-a", "box", methods=_GET | _PUT),),
+        (Grant("team-a", "box", ports=frozenset({80})),),
+        (Grant("team-a", "box", ports=frozenset({81})),),
+        (Grant("team-a", "box", uid="sandbox-1"),),
+        (Grant("team-a", "box", uid="another"),),
+        (Grant("team-b", "box"),),
+    ],
+    ids=repr,
+)
+def test_all_methods_at_once_are_each_of_them(
+    authorizer: GrantAuthorizer, grants: tuple[Grant, ...]
+) -> None:
+    caller, names, methods = _alice(*grants), (BOX, CLAIM), (b"GET", b"PUT")
+    each = [authorizer.permits(caller, ENDPOINT, names, 80, method) for method in methods]
+    assert authorizer.permits_all(caller, ENDPOINT, names, 80, methods) is all(each)
