@@ -168,13 +168,13 @@ class Explainer:
         """Takes the steps that need nobody's patience. Returns the outcome of the last one."""
         while True:
             match self._admission.step(request):
-                case Permit() if is_for_router(request):
+                case Permit() if is_for_router(request) and not request.is_raw:
                     return _outcome(
                         None,
                         "The router answers this path itself (docs/sleeping.md, docs/browsers.md).",
                     )
                 case Permit() as permit:
-                    return self._of_permitted(permit)
+                    return self._of_permitted(permit, is_raw=request.is_raw)
                 case AwaitSandbox() as pending:
                     self._refuse_to_wait(request, pending)
                 case AwaitWake() as pending:
@@ -203,12 +203,16 @@ class Explainer:
             return "Kubernetes RBAC is still being asked"
         return ""
 
-    def _of_permitted(self, permit: Permit) -> dict[str, Any]:
+    def _of_permitted(self, permit: Permit, *, is_raw: bool) -> dict[str, Any]:
         endpoint = permit.endpoint
         port = endpoint.dialled_port(permit.port)
         if any(self._is_own_listener(address, port) for address in endpoint.addresses):
             raise Forbidden("The router does not connect to itself.")
-        detail = "The request goes to the sandbox, which answers it."
+        detail = (
+            "The WebSocket becomes a TCP connection to the sandbox."
+            if is_raw
+            else "The request goes to the sandbox, which answers it."
+        )
         seen = self._last_seen(permit.key)
         if seen is not None:
             came_to = _DIALS.get(seen.failure, "failed")
@@ -273,7 +277,7 @@ class Explainer:
             names,
             endpoint if is_ready else None,
             target.port,
-            request.head.method,
+            request.grant_method,
         )
         steps["endpoint"] = _endpoint_facts(endpoint, names, target)
 

@@ -49,6 +49,8 @@ def options_of(settings: Settings) -> ProxyOptions:
         // settings.listeners.workers,
         max_requests_per_sandbox=limits.max_requests_per_sandbox,
         max_tunnels_per_client=limits.max_tunnels_per_client,
+        connects=settings.routing.connect,
+        connect_per_sandbox=limits.connect_per_sandbox,
         trusted_proxies=settings.routing.trusted_proxies,
         preserve_host=settings.routing.preserve_host,
         origin_policy=settings.routing.origin,

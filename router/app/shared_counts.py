@@ -22,7 +22,8 @@ REQUESTS: Final = "requests"
 TUNNELS: Final = "tunnels"
 WAITING: Final = "waiting"
 CONNECTIONS: Final = "connections"
-_KINDS: Final = (REQUESTS, TUNNELS, WAITING, CONNECTIONS)
+CONNECTS: Final = "connects"
+_KINDS: Final = (REQUESTS, TUNNELS, WAITING, CONNECTIONS, CONNECTS)
 
 _CELLS: Final = 32_768
 """Of each row; a power of two."""
@@ -53,6 +54,7 @@ class PodCounts:
     tunnels: Elsewhere = ALONE
     waiting: Elsewhere = ALONE
     connections: Elsewhere = ALONE
+    connects: Elsewhere = ALONE
 
 
 ALL_ALONE: Final = PodCounts()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from router.app.access import Access
 from router.app.sandboxes import Sandboxes
+from router.proxy.budget import Budget
 from router.proxy.pool import Pool
 from router.telemetry import logs, readings
 from router.telemetry.metrics import Metrics
 
 
-def show_readings(metrics: Metrics, pool: Pool, sandboxes: Sandboxes, access: Access) -> None:
+def show_readings(
+    metrics: Metrics, pool: Pool, budget: Budget, sandboxes: Sandboxes, access: Access
+) -> None:
     """Has each scrape ask these parts for their numbers."""
     readings.read_pool(metrics, pool)
+    readings.read_budget(metrics, budget)
     if sandboxes.index is not None:
         readings.read_index(metrics, sandboxes.index)
     if sandboxes.file is not None:

@@ -252,6 +252,7 @@ class Worker:
             options=options,
             requests_elsewhere=self._elsewhere.requests,
             tunnels_elsewhere=self._elsewhere.tunnels,
+            connects_elsewhere=self._elsewhere.connects,
         )
         waker = self._waker if wake_api is None else KubernetesWaker(api=wake_api)
         wakes = build_wakes(
@@ -273,6 +274,7 @@ class Worker:
                     awake_limit_s=settings.time.awake_limit_s,
                     tasks=openings,
                     sessions=session_paths_of(self.access.sessions, options),
+                    connects=options.connects,
                 ),
                 home=build_home(
                     settings,
@@ -302,8 +304,7 @@ class Worker:
             wake_outlook=outlook_of(wakes),
             timeout_s=options.proxy_timeout_s,
         )
-        show_readings(self.metrics, pool, self.sandboxes, self.access)
-        readings.read_budget(self.metrics, budget)
+        show_readings(self.metrics, pool, budget, self.sandboxes, self.access)
         if self.sandboxes.index is not None:
             self._donor = Donor(self.sandboxes.index)
         self._is_built = True

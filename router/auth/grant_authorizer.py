@@ -7,7 +7,7 @@ from typing import Any
 
 from router.auth.authorizer import Permit
 from router.auth.policy import CurrentPolicy
-from router.auth.principal import Grant, Principal
+from router.auth.principal import CONNECT, Grant, Principal
 from router.auth.revocation import older_than_allowed
 from router.auth.rights import Rights
 from router.auth.shortfall import missing_parts, shortfall
@@ -16,6 +16,9 @@ from router.routing.endpoint import Endpoint, SandboxRef
 
 UNRESTRICTED_MODES = frozenset({"none", "static", "preflight"})
 """Their callers may call everything: `none` and `preflight` by the operator's word, `static` because the token is the operator's."""
+
+NEVER_RAW_MODES = frozenset({"session", "forwarded", "link", "public", "preflight"})
+"""Their callers never get a raw connection: their credential is added by a browser, or is none."""
 
 MAX_REMEMBERED = 8192
 
@@ -76,6 +79,8 @@ class GrantAuthorizer:
         self, principal: Principal, names: tuple[SandboxRef, ...], port: int, method: bytes
     ) -> bool:
         """Returns True when a grant on any of the names covers the call, whatever UID it wants."""
+        if method == CONNECT and principal.mode in NEVER_RAW_MODES:
+            return False
         if principal.mode in UNRESTRICTED_MODES:
             return True
         rights = self._rights_of(principal)
@@ -94,6 +99,8 @@ class GrantAuthorizer:
         method: bytes,
     ) -> bool:
         """Returns True when a grant on any of the names covers the call to this very endpoint."""
+        if method == CONNECT and principal.mode in NEVER_RAW_MODES:
+            return False
         if principal.mode in UNRESTRICTED_MODES:
             return True
         rights = self._rights_of(principal)
@@ -102,7 +109,7 @@ class GrantAuthorizer:
                 if grant.covers_call(port, method) and grant.covers_endpoint(endpoint):
                     return True
         # A link that opened any public port would begin a session of another sandbox there.
-        return principal.mode != "link" and self.is_public(endpoint, port)
+        return principal.mode != "link" and self.is_public(endpoint, port, method)
 
     def permits_all(
         self,
@@ -113,7 +120,7 @@ class GrantAuthorizer:
         methods: Collection[bytes],
     ) -> bool:
         """Returns True when the caller may call this very endpoint by each of the methods."""
-        if principal.mode not in UNRESTRICTED_MODES:
+        if principal.mode not in UNRESTRICTED_MODES and CONNECT not in methods:
             rights = self._rights_of(principal)
             for ref in names:
                 for grant, _ in rights.about(ref):
@@ -126,9 +133,9 @@ class GrantAuthorizer:
                         return True
         return all(self.permits(principal, endpoint, names, port, method) for method in methods)
 
-    def is_public(self, endpoint: Endpoint, port: int) -> bool:
-        """Returns True when everybody may call the port: the sandbox's owner and the operator say so."""
-        return self._public_ports and port in endpoint.wishes.public_ports
+    def is_public(self, endpoint: Endpoint, port: int, method: bytes) -> bool:
+        """Returns True when everybody may call the port: the sandbox's owner and the operator say so. Raw connections are calls of nobody."""
+        return self._public_ports and method != CONNECT and port in endpoint.wishes.public_ports
 
     def may_wake(
         self,
@@ -143,6 +150,8 @@ class GrantAuthorizer:
         The grant must cover the call itself too: who would be refused afterwards wakes nothing.
         """
         self.check_age(principal, endpoint)
+        if method == CONNECT and principal.mode in NEVER_RAW_MODES:
+            return False
         if principal.mode in UNRESTRICTED_MODES:
             return principal.mode != "preflight"
         rights = self._rights_of(principal)
@@ -165,13 +174,16 @@ class GrantAuthorizer:
         method: bytes,
     ) -> dict[str, Any]:
         """Returns which grant decides and why the others don't; `endpoint` is None for an unknown sandbox. No secrets."""
+        if method == CONNECT and principal.mode in NEVER_RAW_MODES:
+            by = f"a credential of mode {principal.mode} never opens a TCP connection"
+            return {"decision": "forbidden", "by": by, "grants": []}
         if principal.mode in UNRESTRICTED_MODES:
             return {
                 "decision": "allowed",
                 "by": f"mode {principal.mode} may call every sandbox",
                 "grants": [],
             }
-        if endpoint is not None and self.is_public(endpoint, port):
+        if endpoint is not None and self.is_public(endpoint, port, method):
             return {
                 "decision": "allowed",
                 "by": f"port {port} is public: the sandbox's annotation public-ports and the setting say so",

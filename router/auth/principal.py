@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from router.routing.endpoint import Endpoint, SandboxRef
 
 ANY = "*"
+CONNECT = b"CONNECT"
+"""The method that a raw TCP connection's rights are judged by: bytes go around every rule for requests, so it is never implied."""
 AMBIENT_MODES = frozenset({"session", "forwarded"})
 """Modes whose credentials a browser adds by itself, also to what a page of somebody else asks for."""
 
@@ -29,7 +31,9 @@ class Grant:
         return self.namespace in (ANY, ref.namespace) and self.name in (ANY, ref.name)
 
     def covers_call(self, port: int, method: bytes) -> bool:
-        """Returns True when the grant allows this port and method."""
+        """Returns True when the grant allows this port and method; raw connections only where it says both."""
+        if method == CONNECT and (self.ports is None or self.methods is None):
+            return False
         return (self.ports is None or port in self.ports) and (
             self.methods is None or method in self.methods
         )

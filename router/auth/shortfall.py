@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from router.auth.principal import ANY, Grant
+from router.auth.principal import ANY, CONNECT, Grant
 from router.auth.rights import Rights, SourcedGrant
 from router.routing.endpoint import Endpoint, SandboxRef
 
@@ -27,9 +27,10 @@ def missing_parts(
     if not any(grant.covers_name(ref) for ref in names):
         is_near = grant.namespace == ANY or any(grant.namespace == ref.namespace for ref in names)
         parts.append("name" if is_near else "namespace")
-    if grant.ports is not None and port not in grant.ports:
+    is_raw = method == CONNECT
+    if (is_raw and grant.ports is None) or (grant.ports is not None and port not in grant.ports):
         parts.append("port")
-    if grant.methods is not None and method not in grant.methods:
+    if is_raw if grant.methods is None else method not in grant.methods:
         parts.append("method")
     if endpoint is not None and not grant.covers_endpoint(endpoint):
         parts.append("uid")

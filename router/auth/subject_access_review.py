@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from router.auth.authorizer import Permit
 from router.auth.grant_authorizer import GrantAuthorizer
-from router.auth.principal import Principal
+from router.auth.principal import CONNECT, Principal
 from router.auth.remembered import Answer, RememberedAnswers
 from router.auth.review import Reviewer
 from router.errors import AuthUnavailable, Forbidden
@@ -26,12 +26,13 @@ _Key: TypeAlias = tuple[
     str, str, tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], SandboxRef, str
 ]
 """Who, about which name, about which subresource."""
-_VERBS = {"proxy": "connect", "wake": "create"}
+_VERBS = {"proxy": "connect", "portforward": "create", "wake": "create"}
 """What is asked about, by the subresource of `sandboxes`."""
 
 
 class SubjectAccessReviewAuthorizer:
-    """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name, or `create` `sandboxes/wake`.
+    """Asks whether a Kubernetes user may `connect` `sandboxes/proxy` (group `agents.x-k8s.io`) of that name, or `create` `sandboxes/wake`;
+    for a raw TCP connection whether they may `create` `sandboxes/portforward`.
 
     Only callers of mode `token-review` are Kubernetes users: the subject of a gateway token or a certificate that happens
     to be spelled like one is never asked about. Grants come first; RBAC can add rights, not take them away. Where no
@@ -119,7 +120,7 @@ class SubjectAccessReviewAuthorizer:
         ):
             return self._grants.authorize(principal, endpoint, names, port, method)
         self._grants.check_age(principal, endpoint)
-        known = self._known(principal, names, "proxy")
+        known = self._known(principal, names, _right_to(method))
         if known:
             self._grants.allowed += 1
             return Permit(principal, endpoint, port)
@@ -140,7 +141,7 @@ class SubjectAccessReviewAuthorizer:
             return False
         # Who was let know of it by a grant that doesn't cover this very Sandbox would be refused once it is up.
         is_covered = self._grants.permits(principal, endpoint, names, port, method)
-        needed = ("wake",) if is_covered else ("wake", "proxy")
+        needed = ("wake",) if is_covered else ("wake", _right_to(method))
         if all(self._known(principal, names, what) for what in needed):
             return True
         return self._are_allowed(principal, names, needed)
@@ -157,7 +158,7 @@ class SubjectAccessReviewAuthorizer:
         explanation = self._grants.explain(principal, names, endpoint, port, method)
         if principal.mode != "token-review" or explanation["decision"] != "forbidden":
             return explanation
-        answers = [self._answers.peek(_key(principal, ref, "proxy")) for ref in names]
+        answers = [self._answers.peek(_key(principal, ref, _right_to(method))) for ref in names]
         if any(answer is not None and answer.value for answer in answers):
             return {**explanation, "decision": "allowed", "by": "Kubernetes RBAC, asked lately"}
         if any(answer is None for answer in answers):
@@ -172,11 +173,12 @@ class SubjectAccessReviewAuthorizer:
         port: int,
         method: bytes,
     ) -> None:
-        if not await self._is_allowed(principal, names, "proxy"):
+        what = _right_to(method)
+        if not await self._is_allowed(principal, names, what):
             self._grants.denied += 1
             lacking = self._grants.shortfall(principal, names, endpoint, port, method)
             raise Forbidden(
-                reason=f"{lacking}; Kubernetes RBAC does not allow connect on sandboxes/proxy"
+                reason=f"{lacking}; Kubernetes RBAC does not allow {_VERBS[what]} on sandboxes/{what}"
                 f" {names[0]}"
             )
 
@@ -244,6 +246,11 @@ class SubjectAccessReviewAuthorizer:
         is_allowed = status["allowed"] and status.get("denied") is not True
         ttl_s = self._ttl_s if is_allowed else min(NEGATIVE_TTL_S, self._ttl_s)
         return Answer(is_allowed, is_allowed, self._clock() + ttl_s, math.inf)
+
+
+def _right_to(method: bytes) -> str:
+    """Returns the subresource whose right such a call needs."""
+    return "portforward" if method == CONNECT else "proxy"
 
 
 def _key(principal: Principal, ref: SandboxRef, what: str) -> _Key:

@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from router.auth.authorizer import Authorizer
+from router.auth.principal import CONNECT
 from router.errors import (
     IndexStale,
     RouterError,
@@ -56,6 +57,7 @@ class Absence:
         is_public = (
             self._options.public_ports
             and endpoint is not None
+            and request.grant_method is not CONNECT
             and target.port in endpoint.wishes.public_ports
         )
         if is_public:
@@ -63,7 +65,7 @@ class Absence:
         if request.admitted != names:
             assert request.authenticated is not None
             answer = self._authorizer.admit(
-                request.authenticated.principal, names, target.port, request.head.method
+                request.authenticated.principal, names, target.port, request.grant_method
             )
             if answer is not None:
                 return AwaitAuthorization(answer, None, names)
@@ -121,7 +123,7 @@ class Absence:
         if not why_not and request.wake_right != endpoint.sandbox_uid:
             assert request.authenticated is not None
             answer = self._authorizer.may_wake(
-                request.authenticated.principal, endpoint, names, target.port, request.head.method
+                request.authenticated.principal, endpoint, names, target.port, request.grant_method
             )
             if not isinstance(answer, bool):
                 return AwaitWakeRight(answer, endpoint)

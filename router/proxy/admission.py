@@ -17,7 +17,7 @@ from router.auth.authenticator import (
     Credentials,
 )
 from router.auth.authorizer import Authorizer, Permit
-from router.auth.principal import AMBIENT_MODES
+from router.auth.principal import AMBIENT_MODES, CONNECT
 from router.errors import (
     BodyTooLarge,
     IndexStale,
@@ -37,12 +37,12 @@ from router.proxy.request import (
     Request,
     is_for_router,
 )
+from router.proxy.request_slots import RequestSlots
 from router.proxy.session_use import SessionUse
-from router.proxy.slots import Slots
 from router.proxy.wire.forwarding import subprotocol_token
 from router.proxy.wire.navigation import fetch_mode, is_preflight
 from router.proxy.wire.request_head import RequestHead
-from router.proxy.wire.router_paths import PREFIX
+from router.proxy.wire.router_paths import PREFIX, TCP, own_path
 from router.routing.elsewhere import ALONE, Elsewhere
 from router.routing.endpoint import Endpoint, SandboxRef, State
 from router.routing.target import Target, TargetParser
@@ -50,6 +50,8 @@ from router.routing.target import Target, TargetParser
 _NOT_PROXIED: Final = frozenset({b"CONNECT", b"TRACE"})
 HEALTH_PATH: Final = b"/healthz"
 _READY: Final = State.READY
+_UNASKED_MODES: Final = frozenset({"none", "mtls"})
+"""Modes that a foreign page's WebSocket may have without its user's doing: it asks for a raw connection in vain."""
 _MAX_REMEMBERED_COOKIE: Final = 4096
 
 
@@ -67,8 +69,9 @@ class Admission:
         options: ProxyOptions,
         requests_elsewhere: Elsewhere = ALONE,
         tunnels_elsewhere: Elsewhere = ALONE,
+        connects_elsewhere: Elsewhere = ALONE,
     ) -> None:
-        """`requests_elsewhere` and `tunnels_elsewhere` count what the pod's other workers have open."""
+        """What is `elsewhere` is open in the pod's other workers."""
         self._targets = targets
         self._authenticator = authenticator
         self._source = source
@@ -79,6 +82,8 @@ class Admission:
         self._public_ports = options.public_ports
         self._session_use = SessionUse(options.sessions)
         self._has_sessions = options.sessions is not None
+        self._connects = options.connects
+        self._has_own_rights = self._has_sessions or self._connects  # on some of the router's paths
         self._absence = Absence(source=source, authorizer=authorizer, options=options)
         self.is_on_its_way = self._absence.is_on_its_way
         self.waking_until = self._absence.waking_until
@@ -88,17 +93,13 @@ class Admission:
         self._max_body_bytes = options.max_body_bytes
         self._max_staleness_s = options.max_staleness_s
         self._has_bounds = bool(options.max_body_bytes or options.max_staleness_s)
-        self._requests_by_sandbox = Slots(
-            limit=options.max_requests_per_sandbox,
-            refusal="This sandbox has too many open requests (max-requests-per-sandbox).",
-            elsewhere=requests_elsewhere,
+        self.slots = RequestSlots(
+            options,
+            requests_elsewhere=requests_elsewhere,
+            tunnels_elsewhere=tunnels_elsewhere,
+            connects_elsewhere=connects_elsewhere,
         )
-        self._tunnels_by_client = Slots(
-            limit=options.max_tunnels_per_client,
-            refusal="This client has too many open tunnels (max-tunnels-per-client).",
-            elsewhere=tunnels_elsewhere,
-        )
-        self._has_slots = bool(options.max_requests_per_sandbox or options.max_tunnels_per_client)
+        self._has_slots = self.slots.is_on
 
     def __repr__(self) -> str:
         return f"<Admission {self._source!r}>"
@@ -137,8 +138,8 @@ class Admission:
             if not isinstance(decided, Permit):
                 return decided
             permit = decided
-        if self._has_slots:
-            self._take_slots(request, permit.endpoint)
+        if self._has_slots or request.grant_method is CONNECT:
+            self.slots.take(request, permit.endpoint)
         return permit
 
     def unknown(self, ref: SandboxRef) -> RouterError:
@@ -164,7 +165,10 @@ class Admission:
             authenticated = authenticated._replace(consumed_authorization=True)
         request.authenticated = authenticated
         self.note_caller(request, authenticated)
-        if authenticated.principal.mode in AMBIENT_MODES:
+        mode = authenticated.principal.mode
+        if mode in AMBIENT_MODES or (
+            request.grant_method is CONNECT and mode in _UNASKED_MODES and head.origin is not None
+        ):
             self._session_use.refuse_foreign_pages(request, authenticated.principal)
 
     def authorized(
@@ -200,7 +204,7 @@ class Admission:
             or known.names_generation != self._names_generation.number
             or (known.counts_cookie and head.cookie != known.cookie)
             or (self._path_root and head.target.startswith(self._path_root))
-            or (self._has_sessions and head.target.startswith(PREFIX))
+            or (self._has_own_rights and head.target.startswith(PREFIX))
         ):
             return None
         permit, target = known.permit, known.target
@@ -253,6 +257,7 @@ class Admission:
             or request.is_preflight
             or request.head.subprotocols is not None
             or request.needs_no_pod
+            or request.grant_method is CONNECT
             or target.path_root
         ):
             return
@@ -290,6 +295,8 @@ class Admission:
             raise MethodNotSupported
         target = request.target = self._targets.parse(head.asked, head.host, head.target)
         outcome = request.outcome
+        if self._connects and own_path(head.target, target.path_root) == TCP:
+            request.grant_method = outcome.method = CONNECT
         outcome.asked_namespace = target.ref.namespace
         outcome.sandbox = target.ref.name
         outcome.port = target.port
@@ -335,6 +342,7 @@ class Admission:
         return (
             target is not None
             and endpoint is not None
+            and request.grant_method is not CONNECT
             and target.port in endpoint.wishes.public_ports
         )
 
@@ -355,7 +363,7 @@ class Admission:
             assert request.authenticated is not None
             names = self._source.names(endpoint, target.ref)
             answer = self._authorizer.authorize(
-                request.authenticated.principal, endpoint, names, target.port, request.head.method
+                request.authenticated.principal, endpoint, names, target.port, request.grant_method
             )
             if not isinstance(answer, Permit):
                 return AwaitAuthorization(answer, endpoint, names)
@@ -380,16 +388,3 @@ class Admission:
         outcome.authz = "public" if permit.principal.mode == "public" else "allowed"
         outcome.namespace = permit.endpoint.ref.namespace
         outcome.pod_uid = permit.endpoint.uid
-
-    def _take_slots(self, request: Request, endpoint: Endpoint) -> None:
-        """Takes the places that the request needs; once, however often it is dialled for. Raises TooManyRequests."""
-        if request.slots is not None:
-            return
-        request.slots = []
-        slot = self._requests_by_sandbox.take(str(endpoint.ref))
-        if slot is not None:
-            request.slots.append(slot)
-        if request.head.upgrade is not None:
-            slot = self._tunnels_by_client.take(request.outcome.client)
-            if slot is not None:
-                request.slots.append(slot)

@@ -153,7 +153,10 @@ class Connection(asyncio.Protocol):
         transport = self.transport
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
-        transport.write_eof()
+        try:
+            transport.write_eof()
+        except OSError:  # the peer has reset it, and the loop has not come round to that
+            return False
         return True
 
     def abort(self) -> None:

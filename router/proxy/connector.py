@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from router.auth.authorizer import Permit
 from router.errors import (
@@ -23,6 +23,7 @@ from router.proxy.own_paths import Answering, OwnPaths
 from router.proxy.pool import Pool
 from router.proxy.ports import EndpointSource, Telemetry, WakeDesk, WakeTicket
 from router.proxy.racing import ConnectFailed
+from router.proxy.raw_connection import RawConnection, explain_refusal
 from router.proxy.request import (
     AwaitAuthorization,
     AwaitCredential,
@@ -38,6 +39,9 @@ from router.proxy.session_paths import AnsweredHere
 from router.proxy.wire.trace_context import CONNECT, WAIT
 from router.routing.endpoint import Endpoint, SandboxRef
 from router.routing.names import Unresolved
+
+Carrier: TypeAlias = SandboxConnection | RawConnection | Answering | AnsweredHere
+"""What takes an exchange on: a connection to the sandbox, or who answers in its stead."""
 
 _FIRST_BACKOFF_S: Final = 0.05
 _LONGEST_BACKOFF_S: Final = 1.0
@@ -72,6 +76,7 @@ class Connector:
         self.pool = pool
         self.telemetry = telemetry
         self.connect_budget_s = options.connect_budget_s
+        self.options = options
 
     def __repr__(self) -> str:
         return f"<Connector {self.pool!r}>"
@@ -82,7 +87,7 @@ class Connector:
 
     async def open(
         self, request: Request, decided: Permit | Pending | None
-    ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
+    ) -> tuple[Carrier, bool]:
         """Returns a connection to the pod that the request was permitted, and whether it had been used before.
 
         A request for the router itself gets what answers it instead.
@@ -91,7 +96,12 @@ class Connector:
         """
         if request.target is None and self._home is not None:
             return await self._home.answering(request), False
-        return await _Opening(self, request).run(decided)
+        try:
+            return await _Opening(self, request).run(decided)
+        except SandboxUnreachable as error:
+            if request.is_raw:
+                explain_refusal(error, request)
+            raise
 
 
 class _Opening:
@@ -109,9 +119,7 @@ class _Opening:
         self._failed: tuple[Endpoint, str] | None = None
         """What was dialled last, and why it failed."""
 
-    async def run(
-        self, decided: Permit | Pending | None
-    ) -> tuple[SandboxConnection | Answering | AnsweredHere, bool]:
+    async def run(self, decided: Permit | Pending | None) -> tuple[Carrier, bool]:
         request, own_paths = self._request, self._connector.own_paths
         step = self._connector.admission.step
         own = own_paths if own_paths and is_for_router(request) else None
@@ -129,17 +137,22 @@ class _Opening:
                 await self._wait(decided)
                 decided = None
                 continue
-            if own is not None:
-                return own.answering(request), False
-            if may_reuse and not request.outcome.retries:
+            answering = None if own is None else own.answering(request)
+            if answering is not None:
+                return answering, False
+            if may_reuse and own is None and not request.outcome.retries:
                 idle = self._connector.pool.take(decided)
                 if idle is not None:
                     return idle, True
             dialled = await self._dial(decided)
             if dialled is not None:
-                return dialled, False
+                return self._carrier(dialled), False
             request.permit = decided = None
             may_reuse = True
+
+    def _carrier(self, dialled: SandboxConnection) -> Carrier:
+        """Returns what takes on a request that was dialled for."""
+        return RawConnection(dialled, self._connector.options) if self._request.is_raw else dialled
 
     # --- waiting ----------------------------------------------------------------------------
 

@@ -267,22 +267,25 @@ class Exchange(Request):
 
     def response_upgraded(self, head: ResponseHead, data: bytes) -> None:
         """A 101: from here on only bytes cross, of which `data` came already. Raises BadResponse for what nobody asked for."""
-        sandbox, client = self.sandbox, self.client
+        sandbox, client, options = self.sandbox, self.client, self._options
         assert sandbox is not None
         if self.head.upgrade is None or not self.is_whole:
             raise BadResponse(reason="a 101 that was not asked for")
         protocol = chosen_protocol(head, self.head.upgrade)
         self.outcome.first_byte_s = time.monotonic() - self._sent_at
-        self.outcome.status = 101
-        self.outcome.is_tunnel = True
-        self._receiving_becomes(Receiving.TUNNEL)
+        self.begins_tunnel()
         tunnel = Tunnel(
-            owner=self, client=client, sandbox=sandbox, protocol=protocol, options=self._options
+            owner=self, client=client, sandbox=sandbox, protocol=protocol, options=options
         )
-        self._telemetry.tunnel_opened()
-        tunnel.open(head, data, scope=self.scope(head, sandbox.host, self._options.path_mode))
+        tunnel.open(head, data, scope=self.scope(head, sandbox.host, options.path_mode))
         if self.outcome.trace is None:
             self.head.forget_lines()
+
+    def begins_tunnel(self) -> None:
+        """Notes the 101: from here on it only waits for tunnel_ended()."""
+        self.outcome.switched()
+        self._receiving_becomes(Receiving.TUNNEL)
+        self._telemetry.tunnel_opened()
 
     def response_broken(self, error: BadResponse) -> None:
         """The sandbox's bytes make no response, or the response was cut."""
@@ -360,10 +363,7 @@ class Exchange(Request):
 
     def tunnel_ended(self, code: str, *, from_client: int, to_client: int, moved_at: float) -> None:
         """Called once by the Tunnel."""
-        self.outcome.used_at = moved_at
-        self.outcome.bytes_from_client += from_client
-        self.outcome.bytes_to_client = to_client
-        self.outcome.code = code
+        self.outcome.tunnelled(code, from_client, to_client, moved_at)
         self.sandbox = None
         self._end()
 

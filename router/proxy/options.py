@@ -43,6 +43,8 @@ class ProxyOptions:
     max_buffered_bytes: int = 0
     max_requests_per_sandbox: int = 0
     max_tunnels_per_client: int = 0
+    connects: bool = False  # whether WebSockets become TCP connections to sandboxes
+    connect_per_sandbox: int = 0
     trusted_proxies: Sequence[Network] = ()
     preserve_host: bool = False
     origin_policy: str = "rewrite"

@@ -1,6 +1,7 @@
 """OwnPaths: what the router itself answers under /.sandbox-router/, for a caller who may call the sandbox that was named.
 
     POST /.sandbox-router/awake     counts as activity of the sandbox for as long as the body says
+    GET  /.sandbox-router/tcp       becomes a TCP connection to the sandbox (raw_connection.py)
     GET  /.sandbox-router/session   begins a session of a person's browser (session_paths.py)
     POST /.sandbox-router/logout    ends it
 
@@ -28,12 +29,13 @@ from router.errors import (
 )
 from router.proxy.exchange import Exchange
 from router.proxy.ports import SandboxRelay, Writer
+from router.proxy.raw_connection import check_handshake
 from router.proxy.request import Request
 from router.proxy.session_paths import AnsweredHere, SessionPaths
 from router.proxy.wire.framing import BodyReader, ChunkedReader, FramingError, LengthReader, untaken
 from router.proxy.wire.request_head import RequestHead
 from router.proxy.wire.response_head import parse_response
-from router.proxy.wire.router_paths import AWAKE, LOGOUT, SESSION, own_path
+from router.proxy.wire.router_paths import AWAKE, LOGOUT, SESSION, TCP, own_path
 from router.routing.endpoint import Endpoint
 from router.tasks import TaskSet
 
@@ -63,8 +65,10 @@ class OwnPaths:
         awake_limit_s: float,
         tasks: TaskSet,
         sessions: SessionPaths | None = None,
+        connects: bool = False,
     ) -> None:
-        """`tasks` owns what an answer has to wait for. Without `sessions` there are none."""
+        """`tasks` owns what an answer has to wait for. Without `sessions` there are none, without `connects` no raw connections."""
+        self._connects = connects
         self.tasks = tasks
         self._sessions = sessions
         self._awake = awake
@@ -73,9 +77,11 @@ class OwnPaths:
     def __repr__(self) -> str:
         return f"<OwnPaths awake_limit_s={self._awake_limit_s:g}>"
 
-    def answering(self, request: Request) -> Answering | AnsweredHere:
-        """Returns what answers a permitted request in the sandbox's stead. Raises what check() does."""
+    def answering(self, request: Request) -> Answering | AnsweredHere | None:
+        """Returns what answers a permitted request in the sandbox's stead, None for a raw connection. Raises what check() does."""
         self.check(request)
+        if request.is_raw:
+            return None
         if self._sessions is not None:
             answered = self._sessions.answering(request)
             if answered is not None:
@@ -92,6 +98,9 @@ class OwnPaths:
         path = own_path(head.target, request.target.path_root)
         if self._sessions is not None and path in (SESSION, LOGOUT):
             self._sessions.check(path, request)
+            return
+        if path == TCP and self._connects:
+            check_handshake(request)
             return
         if path != AWAKE:
             raise NoSuchRouterPath
@@ -245,6 +254,9 @@ class Answering:
 
     def close_after_flush(self) -> None:
         """There is nothing to close."""
+
+    def reset(self) -> None:
+        """There is nothing to end."""
 
     def start_tunnel(self, tunnel: SandboxRelay) -> None:
         raise AssertionError("it never switches protocols")

@@ -85,6 +85,10 @@ class ClientSide(Side, Protocol):
 
     def start_tunnel(self, tunnel: ClientRelay) -> None: ...
 
+    def put_off(self, rest: bytes) -> None:
+        """Leaves the rest of a read to the loop's next turn, and reads no more until then."""
+        ...
+
     def tunnel_done(self, *, client_ended: bool) -> None:
         """The tunnel has ended: closes once everything is sent."""
         ...
@@ -108,6 +112,10 @@ class SandboxSide(Side, Protocol):
 
     def close_after_flush(self) -> None:
         """Closes once everything written has been sent."""
+        ...
+
+    def reset(self) -> None:
+        """Ends so that the sandbox sees a cut, not an end."""
         ...
 
     def start_tunnel(self, tunnel: SandboxRelay) -> None: ...

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from router.auth.authenticator import Authenticated
 from router.auth.authorizer import Permit
+from router.auth.principal import CONNECT
 from router.errors import InternalError, RouterError
 from router.proxy.caller import Caller
 from router.proxy.slots import Slot
@@ -132,8 +133,21 @@ class Outcome:
         self.total_s = now - started_at
         if not self.is_tunnel:
             self.used_at = now
-        if self.first_byte_s is not None and self.status < 500 and permit is not None:
+        has_answered = self.first_byte_s is not None or self.is_tunnel
+        if has_answered and self.status < 500 and permit is not None:
             self.used = permit.endpoint
+
+    def switched(self) -> None:
+        """Notes that the client was sent a 101."""
+        self.status = 101
+        self.is_tunnel = True
+
+    def tunnelled(self, code: str, from_client: int, to_client: int, moved_at: float) -> None:
+        """Notes how a tunnel ended, what crossed it in bytes, and when (monotonic seconds) anything last did."""
+        self.code = code
+        self.bytes_from_client += from_client
+        self.bytes_to_client = to_client
+        self.used_at = moved_at
 
     def client_left(self, permit: Permit | None, *, has_begun: bool) -> None:
         """Notes that the client left before it had its whole response, and while whose sandbox worked."""
@@ -200,6 +214,7 @@ class Request:
         "authenticated",
         "caller",
         "generations",
+        "grant_method",
         "head",
         "is_ambient",
         "is_preflight",
@@ -229,6 +244,8 @@ class Request:
         )
         self.started_at = time.monotonic()
         self.timeout_s = timeout_s
+        self.grant_method = head.method
+        """The method that a grant has to allow: CONNECT for a raw connection, else the request's own."""
         self.target: Target | None = None
         self.authenticated: Authenticated | None = None
         self.permit: Permit | None = None
@@ -251,6 +268,11 @@ class Request:
     def give_slots_back(self) -> None:
         for slot in self.slots or ():
             slot.give_back()
+
+    @property
+    def is_raw(self) -> bool:
+        """True when it asks for a TCP connection instead of a response."""
+        return self.grant_method is CONNECT
 
     @property
     def is_repeatable(self) -> bool:

@@ -121,6 +121,8 @@ class SandboxConnection(Connection):
         self.may_trail = False
         self._exchange = exchange
         exchange.attach(self, is_reused=is_reused)
+        if self._later:
+            self.put_off(self._later)
 
     def release(self) -> None:
         """Gives it back for other requests: the exchange has ended cleanly on both sides."""
@@ -136,6 +138,7 @@ class SandboxConnection(Connection):
         self._becomes(_TUNNEL)
         self._exchange = None
         self._tunnel = tunnel
+        self.put_off(self._later)
 
     def close(self) -> None:
         """Closes at once, whatever is still unsent: nothing may be half sent and then look whole to the sandbox."""
@@ -189,6 +192,9 @@ class SandboxConnection(Connection):
             self._take_body(exchange, self._reader, data)
         elif self._tunnel is not None:
             self._tunnel.from_sandbox(data)
+        elif state is _IDLE and not self.idle_since:
+            self.pause_reading()  # dialled just now, it may be for raw bytes
+            self._later += data
         elif state is _IDLE:
             self.close()
 

@@ -20,7 +20,7 @@ class State(enum.IntEnum):
 
 # What may follow each state, by its number.
 NEXT: Final = (
-    (State.AWAITING, State.CLOSED),
+    (State.AWAITING, State.TUNNEL, State.CLOSED),
     (State.IDLE, State.BODY, State.TUNNEL, State.CLOSED),
     (State.IDLE, State.CLOSED),
     (State.CLOSED,),

@@ -71,6 +71,7 @@ class Routing:
     preserve_host: bool
     origin: str
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...]
+    connect: bool
     strip_headers: tuple[str, ...]
     strip_cookies: tuple[str, ...]
 
@@ -155,6 +156,7 @@ class Limits:
     """None for `auto`, until the start has looked at the memory limit."""
     max_requests_per_sandbox: int
     max_tunnels_per_client: int
+    connect_per_sandbox: int
     max_idle_upstream: int
     max_idle_upstream_total: int
     upstream_idle_timeout_s: float

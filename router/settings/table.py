@@ -108,6 +108,7 @@ ROUTING = (
     _row("preserve-host", values.boolean(), "false", "Hand the client's Host on instead of the pod's address."),
     _row("origin", values.choice("rewrite", "keep", "drop"), "rewrite", "What becomes of an Origin that is the sandbox's own address as the client used it; `rewrite` makes it match the Host that the app sees, as Jupyter and Django demand. Any other Origin is never changed."),
     _row("trusted-proxies", places.network(), "", "Networks of proxies whose X-Forwarded headers are believed and appended to.", shown_default="none", legacy=("TRUSTED_PROXY_CIDRS",)),
+    _row("connect", values.boolean(), "false", "Whether `GET /.sandbox-router/tcp` as a WebSocket becomes a TCP connection to the sandbox's port, for callers whose grant says `methods: [CONNECT]` and that port ([connect.md](connect.md))."),
     _row("strip-headers", values.header_names(), "", "Request headers that no sandbox is sent, such as those in which a front says who signed in; `*` at the end of a name stands for anything.", shown_default="none"),
     _row("strip-cookies", values.cookie_names(), "", "Cookies that no sandbox is sent, such as a front's session; `*` at the end of a name stands for anything.", shown_default="none"),
 )
@@ -181,6 +182,7 @@ LIMITS = (
     _row("max-buffered-bytes", values.byte_size_or_auto(least=2**20), "auto", "What all connections together may hold in memory: bytes that one side has sent and the other doesn't take, and unfinished heads. Over it large transfers take turns, and who holds without moving is ended; `auto` = a quarter of the container's memory limit, 256 MiB without one."),
     _row("max-requests-per-sandbox", values.integer(most=10**7, zero_is_off=True), "0", "Open requests to one sandbox; more is 429; 0 = no limit."),
     _row("max-tunnels-per-client", values.integer(most=10**7, zero_is_off=True), "0", "Open WebSockets and other upgrades of one client; more is 429; 0 = no limit.", legacy=("WEBSOCKET_MAX_CONNECTIONS_PER_CLIENT",)),
+    _row("connect-per-sandbox", values.integer(most=10**7, zero_is_off=True), "32", "Open TCP connections to one sandbox that `connect` has made; more is 429; 0 = no limit."),
     _row("max-idle-upstream", values.integer(most=10**6), "64", "Idle connections kept for each sandbox, more while its recent use needs them; 0 = connect anew each time.", legacy=("MAX_KEEPALIVE_CONNECTIONS",)),
     _row("max-idle-upstream-total", values.integer(least=1, most=10**6), "4096", "Idle connections to all sandboxes of one worker together; the longest idle go first."),
     _row("upstream-idle-timeout", values.duration(), "60s", "How long an idle connection to a sandbox is kept; 0 = no limit."),

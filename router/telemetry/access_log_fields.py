@@ -26,7 +26,12 @@ FIELDS: tuple[Field, ...] = (
         "RFC 3339, UTC",
         "When the request's head had arrived. The line is written at the end, which is `time` plus `total_s`; so lines are not in the order of `time`.",
     ),
-    Field("method", "string", "", "The request's method, as it came."),
+    Field(
+        "method",
+        "string",
+        "",
+        "The request's method, as it came; `CONNECT` for one that asks for a [TCP connection](connect.md), with status 101 where it became one.",
+    ),
     Field(
         "path",
         "string",

@@ -8,6 +8,7 @@ PREFIX: Final = b"/.sandbox-router/"
 AWAKE: Final = b"awake"
 SESSION: Final = b"session"
 LOGOUT: Final = b"logout"
+TCP: Final = b"tcp"
 _LINK: Final = b"link="
 
 

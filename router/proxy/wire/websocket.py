@@ -6,6 +6,9 @@ import enum
 import re
 from typing import Final
 
+PING: Final = b"\x89\x00"
+"""An unmasked ping, without payload."""
+
 _BROKEN: Final = 0
 _DATA: Final = 1
 _PULSE: Final = 2
@@ -54,8 +57,13 @@ _TINIEST: Final = 7
 class CloseCode(enum.IntEnum):
     """The close codes that the router itself sends."""
 
+    NORMAL = 1000
     GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED_DATA = 1003
+    INVALID_TEXT = 1007
     POLICY_VIOLATION = 1008
+    INTERNAL_ERROR = 1011
 
 
 def close_frame(code: CloseCode, reason: str) -> bytes:
@@ -63,6 +71,20 @@ def close_frame(code: CloseCode, reason: str) -> bytes:
     text = reason.encode()[:123].decode(errors="ignore")
     payload = int(code).to_bytes(2, "big") + text.encode()
     return bytes((0x88, len(payload))) + payload
+
+
+def binary_header(size: int) -> bytes:
+    """Returns the header of an unmasked binary frame with so many bytes of payload, a whole message."""
+    if size < 126:
+        return bytes((0x82, size))
+    if size < 65_536:
+        return b"\x82\x7e" + size.to_bytes(2, "big")
+    return b"\x82\x7f" + size.to_bytes(8, "big")
+
+
+def pong_frame(payload: bytes) -> bytes:
+    """Returns the unmasked answer to a ping with this payload of at most 125 bytes."""
+    return bytes((0x8A, len(payload))) + payload
 
 
 class FrameFollower:

@@ -32,6 +32,7 @@ from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
 from router.proxy.gateway import Gateway
 from router.proxy.options import NEVER, ProxyOptions
+from router.proxy.own_paths import OwnPaths
 from router.proxy.places import Places
 from router.proxy.pool import Pool
 from router.proxy.ports import CredentialStatus, EndpointSource
@@ -106,6 +107,7 @@ class Plan:
     resolver: CachingResolver | None = None
     deadline_interval_s: float = 0.01
     max_buffered_bytes: int = 2**28
+    own_paths: Callable[[TaskSet], OwnPaths] | None = None
 
 
 class RunningRouter:
@@ -191,6 +193,7 @@ class RunningRouter:
                 pool=self.pool,
                 telemetry=self.telemetry,
                 options=options,
+                own_paths=plan.own_paths(self.tasks) if plan.own_paths else None,
             ),
             connections=self.clients,
             pool=self.pool,
@@ -359,8 +362,9 @@ class RunningRouter:
             "in flight": self.metrics.counters.inflight_requests,
             "open tunnels": self.metrics.counters.open_tunnels,
             "client connections": self.metrics.counters.client_connections,
-            "requests by sandbox": self.admission._requests_by_sandbox._taken,
-            "tunnels by client": self.admission._tunnels_by_client._taken,
+            "requests by sandbox": self.admission.slots.requests_by_sandbox._taken,
+            "connects by sandbox": self.admission.slots.connects_by_sandbox._taken,
+            "tunnels by client": self.admission.slots.tunnels_by_client._taken,
         }
 
 

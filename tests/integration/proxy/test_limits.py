@@ -99,12 +99,12 @@ async def test_a_place_is_given_back_however_a_request_ends(start_router, pod, h
             client.reset()
             await sandbox.rest()
             sandbox.close()
-            await until(lambda: not router.admission._requests_by_sandbox._taken)
+            await until(lambda: not router.admission.slots.requests_by_sandbox._taken)
             continue
         elif how == "sandbox crashed":
             sandbox.reset()
         assert (await client.answer()).status in (200, 404, 502)
-    assert not router.admission._requests_by_sandbox._taken
+    assert not router.admission.slots.requests_by_sandbox._taken
 
 
 async def test_over_max_connections_a_client_is_told_and_closed_when_all_are_busy(

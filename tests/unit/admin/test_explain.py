@@ -546,7 +546,7 @@ async def test_an_explanation_keeps_no_place_of_a_limit(make_explainer):
 
 async def test_a_place_that_would_be_missing_is_told(make_explainer):
     explainer = make_explainer(max_requests_per_sandbox=1)
-    taken = explainer._admission._requests_by_sandbox.take(str(BOX.ref))
+    taken = explainer._admission.slots.requests_by_sandbox.take(str(BOX.ref))
 
     assert (await outcome_of(explainer, question(token(GRANT))))[1:] == (429, "too_many_requests")
     taken.give_back()

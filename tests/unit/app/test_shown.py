@@ -33,7 +33,7 @@ async def test_what_the_parts_count_is_on_the_page(
         sandboxes = build_sandboxes(settings, api=None, on_retired=pool.retire)
         access = build_access(settings, reviewer=None, current=sandboxes.current)
 
-        show_readings(metrics, pool, sandboxes, access)
+        show_readings(metrics, pool, Budget(limit_bytes=2**20), sandboxes, access)
 
         policy.write_text("revoked: [x]")
         await access.files["policy"].reload()

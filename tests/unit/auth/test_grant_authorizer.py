@@ -329,7 +329,6 @@ _GET, _PUT = frozenset({b"GET"}), frozenset({b"PUT"})
         (Grant("team-a", "box", uid="another"),),
         (Grant("team-b", "box"),),
     ],
-    ids=repr,
 )
 def test_all_methods_at_once_are_each_of_them(
     authorizer: GrantAuthorizer, grants: tuple[Grant, ...]
@@ -337,3 +336,26 @@ def test_all_methods_at_once_are_each_of_them(
     caller, names, methods = _alice(*grants), (BOX, CLAIM), (b"GET", b"PUT")
     each = [authorizer.permits(caller, ENDPOINT, names, 80, method) for method in methods]
     assert authorizer.permits_all(caller, ENDPOINT, names, 80, methods) is all(each)
+
+
+@pytest.mark.parametrize("mode", ["session", "forwarded", "link", "public", "preflight"])
+def test_what_a_browser_adds_by_itself_opens_no_raw_connection(
+    authorizer: GrantAuthorizer, mode: str
+) -> None:
+    grant = Grant("*", "*", ports=frozenset({22}), methods=frozenset({b"CONNECT"}), wake=True)
+    caller = Principal("x", mode, grants=(grant,))
+    with pytest.raises(Forbidden):
+        authorizer.authorize(caller, ENDPOINT, (BOX,), 22, b"CONNECT")
+    assert not authorizer.admits(caller, (BOX,), 22, b"CONNECT")
+    assert not authorizer.may_wake(caller, ENDPOINT, (BOX,), 22, b"CONNECT")
+    explained = authorizer.explain(caller, (BOX,), ENDPOINT, 22, b"CONNECT")
+    assert explained["decision"] == "forbidden"
+    assert mode in explained["by"]
+
+
+def test_a_public_port_is_none_for_raw_connections(current: CurrentPolicy) -> None:
+    wishes = ENDPOINT.wishes._replace(public_ports=frozenset({22}))
+    endpoint = dataclasses.replace(ENDPOINT, wishes=wishes)
+    authorizer = GrantAuthorizer(policy=current, public_ports=True)
+    assert authorizer.permits(_alice(), endpoint, (BOX,), 22, b"GET")
+    assert not authorizer.permits(_alice(), endpoint, (BOX,), 22, b"CONNECT")

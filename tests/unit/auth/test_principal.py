@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.auth.principal import Grant, Principal
+from router.auth.principal import CONNECT, Grant, Principal
 from router.routing.endpoint import Endpoint, SandboxRef, State
 
 
@@ -39,3 +39,22 @@ def test_a_share_belongs_to_whom_a_credential_tells_apart(
     caller: Principal, share: tuple[str, ...] | None
 ) -> None:
     assert caller.share() == share
+
+
+@pytest.mark.parametrize(
+    ("ports", "methods", "covers"),
+    [
+        (frozenset({22}), frozenset({b"CONNECT"}), True),
+        (frozenset({22}), frozenset({b"CONNECT", b"GET"}), True),
+        (frozenset({23}), frozenset({b"CONNECT"}), False),
+        (frozenset({22}), frozenset({b"GET"}), False),
+        (None, frozenset({b"CONNECT"}), False),
+        (frozenset({22}), None, False),
+        (None, None, False),
+    ],
+)
+def test_a_raw_connection_is_covered_only_where_method_and_port_are_said(
+    ports: frozenset[int] | None, methods: frozenset[bytes] | None, covers: bool
+) -> None:
+    grant = Grant("team-a", "box", ports=ports, methods=methods)
+    assert grant.covers_call(22, CONNECT) is covers

@@ -416,3 +416,18 @@ async def test_only_kubernetes_own_users_are_asked_about(
     assert not await _may_wake(authorizer, dataclasses.replace(RUNNER, mode="jwt"))
     assert await _may_wake(authorizer, Principal("x", "static"))
     assert api.bodies == []
+
+
+async def test_a_raw_connection_needs_create_on_portforward_and_nothing_else_gives_it(
+    authorizer: SubjectAccessReviewAuthorizer, api: FakeReviewer
+) -> None:
+    api.allowed.add(ALLOWED)
+    await _authorize(authorizer)
+    asked = len(api.bodies)
+    answer = authorizer.authorize(RUNNER, ENDPOINT, (BOX,), 22, b"CONNECT")
+    assert not isinstance(answer, Permit)
+    await answer
+    attributes = api.bodies[asked]["spec"]["resourceAttributes"]
+    assert (attributes["verb"], attributes["subresource"]) == ("create", "portforward")
+    explained = authorizer.explain(RUNNER, (BOX,), ENDPOINT, 22, b"CONNECT")
+    assert explained["decision"] == "allowed"

@@ -182,3 +182,11 @@ def test_nothing_put_off_is_no_turn() -> None:
     connection = connected(wire)
     connection.put_off(b"")
     assert not wire.is_paused
+
+
+def test_the_end_of_a_connection_that_was_just_reset_can_not_be_said() -> None:
+    class Reset(Wire):
+        def write_eof(self) -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+    assert connected(Reset()).write_eof() is False

@@ -325,10 +325,21 @@ def test_the_reason_of_a_loss_is_told() -> None:
 @pytest.mark.parametrize("data", [WITH_LENGTH, b"x"])
 def test_bytes_that_nobody_asked_for_close_an_idle_connection(data: bytes) -> None:
     upstream, wire, shelf = opened()
+    upstream.idle_since = 1.0
     upstream.data_received(data)
     assert upstream.is_closed
     assert wire.is_aborted
     assert shelf.forgotten == [upstream]
+
+
+async def test_who_speaks_before_the_first_request_is_heard_with_it_alone() -> None:
+    exchange = Watched()
+    upstream, wire, _ = opened()
+    upstream.data_received(b"SSH-2.0-box\r\n\r\n")
+    assert wire.is_paused
+    upstream.carry(exchange, is_reused=False)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert exchange.told[-1][0] == "broken"
 
 
 def test_an_idle_connection_ends_quietly() -> None:
