@@ -20,8 +20,7 @@ ADMIN = r"its admin port   (http://\S+)"
 async def shoot(tab: Tab, name: str, url: str, shown: str, *, size: tuple[int, int]) -> None:
     """Opens the page ("" for the one that is shown), and keeps its picture once the expression is true."""
     width, height = size
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    await tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+    await tab.resize(width, height)
     if url:
         await tab.call("Page.navigate", url=url)
     await tab.until(shown)

@@ -1,24 +1,29 @@
-"""A real Chromium without a window, driven by its own protocol; None where none is installed."""
+"""A real Chromium without a window, driven by Playwright: Debian's program, and no browser of Playwright's own.
+
+Playwright waits for what a test waits for, knows each frame, and has contexts: one for each person, with cookies of her own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import fcntl
 import functools
-import itertools
-import json
+import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import aiohttp
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Error as PlaywrightError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WHY_NOT = f"no browser is installed (looked for {', '.join(NAMES)}), and only root can have apt-get install chromium"
@@ -26,6 +31,7 @@ _INSTALL = (
     ("apt-get", "-qq", "update"),
     ("apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"),
 )
+WINDOW = {"width": 900, "height": 700}
 
 
 def installed() -> str | None:
@@ -45,52 +51,71 @@ def provided() -> str | None:
     return installed()
 
 
+@asynccontextmanager
+async def chromium(*, trusted_pem: bytes | None = None) -> AsyncIterator[Browser]:
+    """Runs the browser: every host name leads to 127.0.0.1, and a server with the key of this certificate is believed."""
+    program = provided()
+    assert program is not None, WHY_NOT
+    arguments = ["--host-resolver-rules=MAP * 127.0.0.1", "--disable-background-networking"]
+    if trusted_pem is not None:
+        arguments.append(f"--ignore-certificate-errors-spki-list={_fingerprint(trusted_pem)}")
+    async with (
+        async_playwright() as playwright,
+        # No sandbox of its own: that needs a user who isn't root, and the pages are the tests' own.
+        await playwright.chromium.launch(
+            executable_path=program, args=arguments, chromium_sandbox=False
+        ) as running,
+    ):
+        yield running
+
+
+def _fingerprint(pem: bytes) -> str:
+    """Returns what Chromium knows a certificate's public key by."""
+    key = x509.load_pem_x509_certificate(pem).public_key()
+    told = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(told).digest()).decode()
+
+
 class Tab:
-    """One page of the browser."""
+    """One page of the browser, asked by expressions that no Content-Security-Policy of the page can refuse."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._numbers = itertools.count(1)
-        self.events: list[dict[str, Any]] = []
-        """What the browser told by itself, of what was enabled, as far as it was read."""
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._errors: list[str] = []
+        page.on("console", self._told)
+        page.on("pageerror", lambda error: self._errors.append(str(error)))
 
-    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Returns the result of one command of the DevTools protocol."""
-        number = next(self._numbers)
-        await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        while True:
-            told = json.loads((await self._socket.receive(timeout=30)).data)
-            if told.get("id") == number:
-                assert "error" not in told, told
-                return dict(told["result"])
-            self.events.append(told)
-
-    async def watch_errors(self) -> None:
-        """Has errors() know what goes wrong from here on."""
-        await self.call("Log.enable")
-        await self.call("Runtime.enable")
+    def _told(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._errors.append(f"{message.text} {message.location.get('url', '')}")
 
     def errors(self) -> list[str]:
         """Returns what the browser's console shows as an error: failed loads, broken policies, scripts' exceptions."""
-        found = []
-        for event in self.events:
-            told = event["params"]
-            if event["method"] == "Log.entryAdded" and told["entry"]["level"] == "error":
-                found.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
-            elif event["method"] == "Runtime.exceptionThrown":
-                found.append(str(told["exceptionDetails"]))
-        return found
+        return list(self._errors)
 
-    async def press(self, key: str, **more: Any) -> None:
+    async def go(self, url: str) -> None:
+        """Opens an address as if it were typed, and doesn't wait until it is there."""
+        await self.call("Page.navigate", url=url)
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Returns the result of one command of the DevTools protocol."""
+        session = await self.page.context.new_cdp_session(self.page)
+        told: dict[str, Any] = await session.send(method, parameters)
+        return told
+
+    async def resize(self, width: int, height: int) -> None:
+        """Gives the page a window of this size, in CSS pixels."""
+        await self.page.set_viewport_size({"width": width, "height": height})
+
+    async def press(self, key: str) -> None:
         """Presses and lets go of a key; a single character is typed."""
-        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text, **more)
-        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key, **more)
+        await self.page.keyboard.press(key)
 
     async def evaluate(self, expression: str) -> Any:
         """Returns the value of a script's expression; None while there is no document."""
-        told = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        return told["result"].get("value")
+        with contextlib.suppress(PlaywrightError):
+            return await self.page.evaluate(expression)
+        return None
 
     async def until(self, expression: str, timeout_s: float = 30.0) -> None:
         """Returns once the expression is true."""
@@ -100,50 +125,12 @@ class Tab:
 
     async def screenshot(self) -> bytes:
         """Returns the page as a PNG."""
-        told = await self.call("Page.captureScreenshot", format="png")
-        return base64.b64decode(told["data"])
+        return cast(bytes, await self.page.screenshot())
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator[Tab]:
-    """Runs a browser with one empty tab while the block runs."""
-    program = provided()
-    assert program is not None, WHY_NOT
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--remote-debugging-port=0",
-            f"--user-data-dir={profile}",
-            "--window-size=900,700",
-            "about:blank",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            port = await _port(process)
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
-                    pages = [page for page in await response.json() if page["type"] == "page"]
-                async with session.ws_connect(
-                    pages[0]["webSocketDebuggerUrl"], max_msg_size=0
-                ) as socket:
-                    yield Tab(socket)
-        finally:
-            process.terminate()
-            assert process.stderr is not None
-            await process.communicate()
-
-
-async def _port(process: asyncio.subprocess.Process) -> int:
-    assert process.stderr is not None
-    async with asyncio.timeout(60):
-        while line := (await process.stderr.readline()).decode(errors="replace"):
-            if found := re.search(r"DevTools listening on ws://[^:]+:(\d+)/", line):
-                return int(found[1])
-    raise RuntimeError("the browser did not start")
+async def browser(**person: Any) -> AsyncIterator[Tab]:
+    """Runs a browser with one empty tab while the block runs; `person` is what Playwright's new_context() takes."""
+    async with chromium() as running:
+        context = await running.new_context(**{"viewport": WINDOW, **person})
+        yield Tab(await context.new_page())

@@ -33,7 +33,6 @@ async def shown(table: Path, *flags: str) -> AsyncIterator[tuple[RouterProcess, 
         browser() as tab,
     ):
         await running.until_ready()
-        await tab.watch_errors()
         await tab.call("Page.navigate", url=f"http://127.0.0.1:{running.admin_port}/")
         await tab.until(LIVE)
         yield running, tab
@@ -72,10 +71,10 @@ async def test_searching_and_paging_need_no_mouse_and_load_no_new_page(tmp_path:
         assert await tab.evaluate("location.search") == "?search=box-11"
 
         await tab.evaluate("document.getElementById('search-text').value = ''")
-        await tab.press("Enter", windowsVirtualKeyCode=13)
+        await tab.press("Enter")
         await tab.until(f"{TOTAL} === 'All 120'")
         await tab.evaluate("document.querySelector('a[rel=next]').focus()")
-        await tab.press("Enter", windowsVirtualKeyCode=13)
+        await tab.press("Enter")
         await tab.until(f"{FIRST} === 'team-a/box-050'")
         await tab.until("document.activeElement.id === 'sandboxes'")
         assert await tab.evaluate("window.same") is True
@@ -88,7 +87,7 @@ async def test_everything_has_a_name_and_the_first_tab_leads_to_the_table(tmp_pa
     table = tmp_path / "s.yaml"
     write_table(table, "box")
     async with shown(table) as (_, tab):
-        await tab.press("Tab", windowsVirtualKeyCode=9)
+        await tab.press("Tab")
         assert await tab.evaluate("document.activeElement.hash") == "#sandboxes"
         nameless = await tab.evaluate(
             "[...document.querySelectorAll('a,button,input:not([type=hidden]),[role=region],nav')]"
@@ -105,8 +104,7 @@ async def test_it_fits_narrow_and_wide_windows(tmp_path: Path, width: int) -> No
     table = tmp_path / "s.yaml"
     write_table(table, "a-sandbox-whose-name-is-as-long-as-names-may-be-in-kubernetes")
     async with shown(table) as (_, tab):
-        metrics = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False}
-        await tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+        await tab.resize(width, 700)
         assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

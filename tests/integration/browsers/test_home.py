@@ -27,7 +27,6 @@ async def at_home(folder: Path, link: str | None = None) -> AsyncIterator[tuple[
         browsing(folder, home=True, base_domain=DOMAIN) as router,
         browser() as tab,
     ):
-        await tab.watch_errors()
         url = f"http://{DOMAIN}:{router.port}/.sandbox-router/session?link={link or home_link()}"
         await tab.call("Page.navigate", url=url)
         await tab.until("location.pathname === '/' && document.readyState === 'complete'")
@@ -65,10 +64,10 @@ async def test_the_way_in_needs_no_mouse(tmp_path: Path) -> None:
         await tab.until(f"{NAMES} === 'team-a/box-a'")
         assert await tab.evaluate("location.search") == "?search=box-a"
         for _ in range(9):
-            await tab.press("Tab", windowsVirtualKeyCode=9)
+            await tab.press("Tab")
             if await tab.evaluate("document.activeElement.textContent.startsWith('Open')"):
                 break
-        await tab.press("Enter", windowsVirtualKeyCode=13)
+        await tab.press("Enter")
         await tab.until("document.title === 'app'")
 
 
@@ -115,6 +114,5 @@ async def test_a_sandboxs_page_can_do_nothing_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 async def test_it_fits_narrow_and_wide_windows(tmp_path: Path, width: int) -> None:
     async with at_home(tmp_path) as (_, tab):
-        metrics = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False}
-        await tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+        await tab.resize(width, 700)
         assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
