@@ -10,7 +10,7 @@ CANDIDATES := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test sanitize test-cluster screenshots compile check fmt bench setup lock wheel clean
+.PHONY: help run test sanitize test-cluster test-real screenshots compile check fmt bench setup lock wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ test-cluster: $(COMPLETE) ## discovery against a real API server: one built and 
 
 screenshots: $(COMPLETE) compile ## take the pictures of pages in docs/images again, with Chromium
 	$(BIN)/python -m tests.screenshots
+
+test-real: $(COMPLETE) compile ## JupyterLab, Vite, Streamlit, Django and websockify in a real browser, behind a real router
+	SANDBOX_ROUTER_FORM=auto $(BIN)/python -m pytest -m real tests/real $(ARGS)
 
 compile: $(RUNTIME) ## build the compiled form in place, where there is a C compiler, and say which form will run
 	@$(BIN)/python hatch_build.py
