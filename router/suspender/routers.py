@@ -30,7 +30,10 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Routers:
-    """All routers of a moment. Not `is_continuous`: since the last look one may have come and gone unseen."""
+    """All routers of a moment. Not `is_continuous`: since the last look one may have come and gone unseen.
+
+    The first look is none behind another: it comes late, where the API server was away.
+    """
 
     found: tuple[Router, ...]
     is_continuous: bool = True
@@ -49,6 +52,7 @@ class ListedRouters:
 
     def __init__(self, addresses: tuple[Address, ...]) -> None:
         self._addresses = addresses
+        self._has_looked = False
 
     def __repr__(self) -> str:
         return f"<ListedRouters {', '.join(map(str, self._addresses))}>"
@@ -59,7 +63,8 @@ class ListedRouters:
         for address in self._addresses:
             for place in await _resolved(address):
                 found[place] = Router(place, (place,))
-        return Routers(tuple(found.values()))
+        is_continuous, self._has_looked = self._has_looked, True
+        return Routers(tuple(found.values()), is_continuous=is_continuous)
 
 
 async def _resolved(address: Address) -> list[str]:
@@ -139,7 +144,7 @@ class ServiceRouters:
         """
         before, self._generations = self._generations, _generations(slices)
         if before is None:
-            return True
+            return False
         return before.keys() <= self._generations.keys() and all(
             0 < number <= before.get(uid, 0) + 1 for uid, number in self._generations.items()
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from router.suspender.rounds import Ending
@@ -81,6 +81,7 @@ def settle(world: World) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
+@example(seed=3948)  # a router came and went while a new suspender could not look yet
 @settings(max_examples=12, deadline=None)
 async def test_nobody_at_work_is_suspended_and_everybody_idle_is_in_the_end(seed: int) -> None:
     world = World(seed)

@@ -243,8 +243,8 @@ class Suspender:
             raise RoutersUnknown("away")
         before, self._changes_seen = self._changes_seen, self.world.came_and_went
         found = tuple(Router(each.name, (each.name,)) for each in self.world.routers.values())
-        changes = 0 if before is None else self._changes_seen - before
-        return Routers(found, is_continuous=changes <= 1)
+        is_continuous = before is not None and self._changes_seen - before <= 1
+        return Routers(found, is_continuous=is_continuous)
 
     async def ask(
         self, routers: Sequence[Router], wanted: Container[SandboxRef]
