@@ -133,7 +133,8 @@ class SandboxesPage:
                 raise Forbidden("You may open this sandbox, but not wake it.")
             until = self._clock() + self._wake_timeout_s
             by = f"{caller.subject} ({visit.client})" if caller.subject else visit.client
-            self._wakes.want(endpoint, by=by, until=until, failed=_ignored)
+            # The wake goes on; what comes of it is seen on the page.
+            self._wakes.want(endpoint, by=by, until=until, failed=_ignored).cancel()
         return _redirect("/")
 
     # --- how it is made ---
@@ -204,7 +205,7 @@ def _redirect(location: str) -> Shown:
 
 
 def _ignored(error: RouterError) -> None:
-    """What comes of the wake is seen on the page."""
+    """Nobody waits for it."""
 
 
 def _query(query: bytes) -> dict[str, str]:

@@ -48,16 +48,19 @@ class Openables:
         self._names = names
         self._default_port = default_port
         self._is_wakeable = is_wakeable
+        self._one_at_a_time = asyncio.Lock()
+        """However many ask for lists, one slice of one of them is all that is done between requests."""
 
     async def of(
         self, caller: Principal, search: str, *, skip: int, take: int
     ) -> tuple[int, list[Openable]]:
         """Returns how many sandboxes the caller may open whose `namespace/name` contains `search`, and some of them in order."""
-        known = iter(tuple(self._known()))
-        found: list[Openable] = []
-        while piece := list(islice(known, _SLICE)):
-            found += self._openable(caller, search, piece)
-            await asyncio.sleep(0)
+        async with self._one_at_a_time:
+            known = iter(tuple(self._known()))
+            found: list[Openable] = []
+            while piece := list(islice(known, _SLICE)):
+                found += self._openable(caller, search, piece)
+                await asyncio.sleep(0)
         found.sort(key=_ref)
         return len(found), found[skip : skip + take]
 

@@ -31,20 +31,29 @@ class Desk:
         return "made"
 
 
+class Ticket:
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class Wakes:
     """Notes who wanted what."""
 
     def __init__(self) -> None:
         self.wanted: list[tuple[str, str, float]] = []
         self.refuses: RouterError | None = None
+        self.ticket = Ticket()
 
     def want(
         self, endpoint: Endpoint, *, by: str, until: float, failed: Callable[[RouterError], None]
-    ) -> None:
+    ) -> Ticket:
         if self.refuses is not None:
             raise self.refuses
         self.wanted.append((endpoint.ref.name, by, until))
         failed(WakeLimited())  # what comes of it later is nobody's failure here
+        return self.ticket
 
 
 class Place:
@@ -156,6 +165,7 @@ async def test_a_wake_is_wanted_for_as_long_as_wakes_may_take() -> None:
     shown = await place.page.wake(place.visit(b"sandbox=default/asleep&port=8888"))
     assert (shown.status, shown.lines[0]) == (303, b"Location: /\r\n")
     assert place.wakes.wanted == [("asleep", "alice (192.0.2.1)", 160.0)]
+    assert place.wakes.ticket.is_cancelled, "whoever suspends it again has the last word"
 
 
 async def test_a_sandbox_that_is_up_needs_no_wake() -> None:

@@ -118,3 +118,17 @@ async def test_others_have_their_turn_while_a_large_table_is_gone_through() -> N
         await openables(*(box(f"box-{n}") for n in range(3_000))).of(ALL, "", skip=0, take=1)
         task.cancel()
     assert turns > 20
+
+
+async def test_many_lists_are_made_one_after_another() -> None:
+    places = openables(*(box(f"box-{n}") for n in range(1_000)))
+    begun: list[int] = []
+
+    async def ask(number: int) -> None:
+        await places.of(ALL, "", skip=0, take=1)
+        begun.append(number)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(ask(number))
+    assert begun == list(range(5))
