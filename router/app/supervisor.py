@@ -20,11 +20,13 @@ from router.admin.sandbox_listing import Filter
 from router.app.channel import Channel, ChannelClosed
 from router.app.facts import TABLE, filter_text, question_text
 from router.app.shared_counts import SharedCounts, new_secret
+from router.app.sign_outs import SIGNED_OUT
 from router.app.slot import Slot
 from router.app.stop import Stop
 from router.app.uses import WorkersUses, wanted_text
 from router.app.wishes import AWAKE
 from router.app.worker_process import END_AT_ONCE, LISTENING, Plan
+from router.auth.revocation import EndedSessions
 from router.errors import Overloaded
 from router.server.listeners import addresses_of, bind
 from router.settings import Settings
@@ -67,6 +69,7 @@ class Supervisor:
         self._deaths: deque[float] = deque(maxlen=_DEATHS)
         self._totals = WorkerTotals()
         self._uses = WorkersUses(started_at=time.monotonic())
+        self._ended_sessions = EndedSessions()
         self._lives = itertools.count(1)
         self._is_stopping = False
         self._counts = SharedCounts.create(workers=settings.listeners.workers)
@@ -214,7 +217,17 @@ class Supervisor:
             return await self._table_page(argument)
         if question == AWAKE:
             return self._uses.promise(argument, now=time.monotonic())
+        if question == SIGNED_OUT:
+            return await self._spread_sign_outs(argument)
         raise KeyError(question)
+
+    async def _spread_sign_outs(self, pairs: list[tuple[str, float]]) -> Any:
+        """Has every worker know of sessions that ended in one. Returns all that are known to who tells none: a new worker."""
+        if not pairs:
+            return self._ended_sessions.known()
+        self._ended_sessions.learn(pairs)
+        await self._ask_all(SIGNED_OUT, pairs)
+        return None
 
     async def _table_page(self, argument: Any) -> Any:
         """Returns a page of another worker's table for a new one. None when nobody has a whole one."""

@@ -8,13 +8,16 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import uvloop
 
 from router.app.channel import Channel
 from router.app.facts import TABLE, WorkerFacts
 from router.app.shared_counts import Share, join
+from router.app.sign_outs import SIGNED_OUT, SignOuts
 from router.app.stop import Stop
 from router.app.wishes import AWAKE
 from router.app.worker import Sockets, Worker
@@ -24,6 +27,8 @@ from router.telemetry.logs import configure, take_all
 logger = logging.getLogger("sandbox_router.app")
 
 LISTENING = "listening"
+_TELL_WITHIN_S = 15.0
+"""The supervisor waits for every worker before it answers, and one may hang."""
 END_AT_ONCE = signal.SIGUSR1
 """From the supervisor alone: a second SIGTERM may come from whoever signals every process of a group (systemd, tini -g)."""
 
@@ -62,25 +67,47 @@ async def _run(control: socket.socket) -> int:
         ask_siblings=lambda page: channel.ask(TABLE, page),
         tell_wish=lambda wish: channel.ask(AWAKE, wish),
     )
+    facts = WorkerFacts(worker)
+    sign_outs: SignOuts | None = None
+
+    async def answer(asked: str, argument: Any) -> Any:
+        if asked != SIGNED_OUT:
+            return await facts.answer(asked, argument)
+        if sign_outs is not None:
+            sign_outs.learn(argument)
+        return None
+
+    def is_listening() -> None:
+        nonlocal sign_outs
+        if worker.access.sessions is not None:
+            sign_outs = SignOuts(
+                worker.access.rights.ended_sessions,
+                ask=lambda pairs: channel.ask(SIGNED_OUT, pairs, timeout_s=_TELL_WITHIN_S),
+            )
+        tasks.create_task(_begin(channel, sign_outs))
+
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(
-            worker.run(stop, on_listening=lambda: _tell(tasks, channel)), name="worker"
-        )
-        answering = tasks.create_task(
-            _answer_until_alone(channel, WorkerFacts(worker), stop), name="facts"
-        )
+        serving = tasks.create_task(worker.run(stop, on_listening=is_listening), name="worker")
+        answering = tasks.create_task(_answer_until_alone(channel, answer, stop), name="facts")
         code = await serving
         answering.cancel()
+        if sign_outs is not None:
+            await sign_outs.close()
     return code
 
 
-def _tell(tasks: asyncio.TaskGroup, channel: Channel) -> None:
-    tasks.create_task(channel.tell(LISTENING))
+async def _begin(channel: Channel, sign_outs: SignOuts | None) -> None:
+    # In this order: what ends from now on is told to this process, too, and what ended before is asked for.
+    await channel.tell(LISTENING)
+    if sign_outs is not None:
+        await sign_outs.catch_up()
 
 
-async def _answer_until_alone(channel: Channel, facts: WorkerFacts, stop: Stop) -> None:
+async def _answer_until_alone(
+    channel: Channel, answer: Callable[[str, Any], Awaitable[Any]], stop: Stop
+) -> None:
     """Answers the supervisor; when it is gone, so is the reason to serve."""
-    await channel.serve(answer=facts.answer)
+    await channel.serve(answer=answer)
     logger.error("the supervisor is gone: draining")
     stop.gently.set()
 

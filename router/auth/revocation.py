@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from router.auth.policy import CurrentPolicy
 from router.auth.principal import Principal
@@ -36,6 +36,9 @@ class EndedSessions:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._until: dict[str, float] = {}
+        self._on_learned: list[Callable[[], None]] = []
+        self.on_end: Callable[[str, float], None] = lambda session_id, until: None
+        """Called with the id of a session that was ended here, and until when it is remembered (Unix seconds)."""
 
     def __repr__(self) -> str:
         return f"<EndedSessions {len(self._until)}>"
@@ -45,12 +48,32 @@ class EndedSessions:
 
     def add(self, session: Principal) -> None:
         """Remembers a session until it would have expired."""
+        until = (session.expires_at or 0.0) + _LEEWAY_S
+        self._remember(session.token_id, until)
+        self.on_end(session.token_id, until)
+
+    def learn(self, pairs: Iterable[tuple[str, float]]) -> None:
+        """Remembers sessions that were ended elsewhere: each an id, and until when."""
+        for session_id, until in pairs:
+            self._remember(session_id, until)
+        for tell in self._on_learned:
+            tell()
+
+    def on_learned(self, tell: Callable[[], None]) -> None:
+        """Has `tell` called when sessions have ended elsewhere."""
+        self._on_learned.append(tell)
+
+    def known(self) -> list[tuple[str, float]]:
+        """Returns all that are remembered, as learn() takes them."""
+        return list(self._until.items())
+
+    def _remember(self, session_id: str, until: float) -> None:
         if len(self._until) >= MAX_ENDED:
             now = self._clock()
             self._until = {sid: until for sid, until in self._until.items() if until > now}
         while len(self._until) >= MAX_ENDED:
             del self._until[next(iter(self._until))]
-        self._until[session.token_id] = (session.expires_at or 0.0) + _LEEWAY_S
+        self._until[session_id] = until
 
 
 class Revocation:

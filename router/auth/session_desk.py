@@ -56,4 +56,4 @@ class SessionDesk(Protocol):
         ...
 
     def end(self, session: Principal) -> None:
-        """Ends a session in this process: its cookie is refused, and its streams and tunnels are closed."""
+        """Ends a session: its cookie is refused, and its streams and tunnels are closed."""

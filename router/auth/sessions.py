@@ -86,6 +86,7 @@ class Sessions:
         self.links = self._verifier(LINKS, is_refused)
         self._homes = self._verifier(HOMES, is_refused)
         self._home_links = self._verifier(HOME_LINKS, is_refused)
+        ended.on_learned(self.forget)
 
     def __repr__(self) -> str:
         return f"<Sessions {self._ring!r} longest_s={self._longest_s:g}>"
@@ -201,7 +202,7 @@ class Sessions:
         return _principal_of(self.verifier, cookie)
 
     def end(self, session: Principal) -> None:
-        """Ends a session in this process: its cookie is refused, and its streams and tunnels are closed."""
+        """Ends a session: its cookie is refused, and its streams and tunnels are closed."""
         self._ended.add(session)
         self.forget()
 

@@ -7,8 +7,10 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from router.errors import Overloaded
 from router.server.listeners import BindError, bind, close_all
 from router.settings import Address, Settings
 from router.telemetry.snapshot import Snapshot
+from tests.fakes.links import PLATFORM_SECRET, SESSION_SECRET, session
 from tests.unit.app.conftest import MakeSettings
 
 QUESTION = Question(
@@ -126,6 +129,56 @@ async def test_workers_share_a_port_one_that_is_killed_is_replaced_and_no_count_
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+async def test_a_sign_out_is_one_in_every_worker_and_in_those_that_begin_later(
+    make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    keys = tmp_path / "session-keys"
+    keys.write_bytes(SESSION_SECRET)
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as nobodys:
+        nobodys_port = nobodys.getsockname()[1]
+    settings = make_settings(
+        workers=2,
+        auth="jwt",
+        jwt_secret_file=_platform(tmp_path),
+        session_key_file=keys,
+        base_domain="localhost",
+    )
+    host = f"{nobodys_port}-box-a--default.localhost"
+    cookie = session(namespace="default", name="box-a", port=nobodys_port)
+
+    async with running(settings) as place:
+        origin = f"http://{host}:{place.port}"
+
+        async def ask(line: str) -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            head = f"{line} HTTP/1.1\r\nHost: {host}:{place.port}\r\nOrigin: {origin}\r\nConnection: close\r\n"
+            writer.write(f"{head}Cookie: sandbox-router={cookie}\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.close()
+            return int(answer.split()[1])
+
+        async def statuses() -> set[int]:
+            """Returns what many connections get, which the kernel gives to either worker."""
+            return set(await asyncio.gather(*(ask("GET /") for _ in range(16))))
+
+        await place.until_ready()
+        assert await statuses() == {502}, "its person is let in, and nobody listens there"
+        assert await ask("POST /.sandbox-router/logout") == 200
+        await until(statuses, lambda found: found == {401})
+
+        for pid in place.pids():
+            os.kill(pid, signal.SIGKILL)
+        await until(place.supervisor.missing, lambda missing: missing != [])
+        await place.until_ready()
+        await until(statuses, lambda found: found == {401})
+
+
+def _platform(tmp_path: Path) -> Path:
+    path = tmp_path / "platform-secret"
+    path.write_bytes(PLATFORM_SECRET)
+    return path
 
 
 async def test_what_all_workers_note_is_said_once(

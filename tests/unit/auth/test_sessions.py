@@ -223,6 +223,17 @@ def test_a_session_ends(end: Any) -> None:
     assert place.rights.is_revoked(session, BOX), "and what it has open is closed"
 
 
+def test_a_session_that_was_ended_elsewhere_ends_here_though_it_was_remembered() -> None:
+    here, elsewhere = Place(), Place()
+    token = here.begin()
+    session = here.whose(token)
+    assert session is not None
+    elsewhere.sessions.end(session)
+    here.rights.ended_sessions.learn(elsewhere.rights.ended_sessions.known())
+    assert here.whose(token) is None
+    assert here.rights.is_revoked(session, BOX), "and what it has open is closed"
+
+
 def test_a_session_that_is_older_than_its_sandbox_allows_is_over() -> None:
     place = Place()
     session = place.whose(place.begin())
