@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from router import code_form
+from router.cli.connect import connect
 from router.cli.explain import explain
 from router.cli.suspend_idle import suspend_idle
 from router.cli.token import token
@@ -221,6 +222,7 @@ def version() -> None:
 
 
 main.add_command(token)
+main.add_command(connect)
 main.add_command(explain)
 main.add_command(suspend_idle)
 

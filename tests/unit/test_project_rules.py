@@ -140,6 +140,7 @@ def test_a_broad_catch_stands_only_at_a_boundary(module):
 READ_THE_ENVIRONMENT = {
     "router/app/worker.py",
     "router/cli/commands.py",
+    "router/cli/connect.py",
     "router/cli/suspend_idle.py",
     "router/code_form.py",
     "router/demo/session.py",

@@ -48,6 +48,7 @@ class FrameReader:
         "_message_is_open",
         "_opcode",
         "close_code",
+        "close_reason",
         "ping",
     )
 
@@ -70,6 +71,7 @@ class FrameReader:
         """The payload of the last ping that waits for its pong; whoever answers it sets None (RFC 6455 §5.5.3)."""
         self.close_code = 0
         """The Close frame's code once one has come, NO_CODE without one in it; then nothing more is taken."""
+        self.close_reason = ""
 
     def __repr__(self) -> str:
         return f"<FrameReader left={self._left} close_code={self.close_code}>"
@@ -167,22 +169,22 @@ class FrameReader:
         if opcode == _PING:
             self.ping = payload
         elif opcode == _CLOSE:
-            self.close_code = _code_in(payload)
+            self.close_code, self.close_reason = _read_close(payload)
 
 
-def _code_in(payload: bytes) -> int:
-    """Returns a Close frame's code (RFC 6455 §7.4). Raises FrameError."""
+def _read_close(payload: bytes) -> tuple[int, str]:
+    """Returns a Close frame's code and reason (RFC 6455 §7.4). Raises FrameError."""
     if not payload:
-        return NO_CODE
+        return NO_CODE, ""
     code = int.from_bytes(payload[:2], "big")
     is_known = 1000 <= code <= 1014 and code not in (1004, 1005, 1006)
     if len(payload) == 1 or not (is_known or 3000 <= code <= 4999):
         raise FrameError(CloseCode.PROTOCOL_ERROR, "a Close frame has no valid code")
     try:
-        payload[2:].decode()
+        reason = payload[2:].decode()
     except UnicodeDecodeError:
         raise FrameError(CloseCode.INVALID_TEXT, "a Close frame's reason is no UTF-8") from None
-    return code
+    return code, reason
 
 
 def _header_size(header: bytes) -> int:

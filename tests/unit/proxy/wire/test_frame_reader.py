@@ -141,6 +141,7 @@ def test_a_close_frame_ends_the_stream(payload: bytes, code: int) -> None:
     )
     assert pieces == [b"last"]
     assert reader.close_code == code
+    assert reader.close_reason == payload[2:].decode()
 
 
 # --- what is wrong --------------------------------------------------------------------------
