@@ -56,3 +56,23 @@ async def test_the_page_follows_the_browsers_light_or_dark_scheme(tmp_path: Path
             await tab.until(f"{HEADING} === 'This sandbox is waking up'")
             found[scheme] = await tab.evaluate(ground)
     assert found["light"] != found["dark"]
+
+
+async def test_a_form_that_is_sent_waits_and_is_never_turned_into_a_get(tmp_path: Path) -> None:
+    flags = {"wake": "all", "base_domain": "sandbox.localhost"}
+    async with (
+        door(tmp_path, pace={"starts_s": 4.0}, **flags) as the,
+        browser() as tab,
+    ):
+        the.cluster.add("box")
+        await the.until_seen("box", "suspended")
+        address = f"http://8888-box.sandbox.localhost:{the.address[1]}"
+        form = f"<form method=post action='{address}/save'><input name=a value=1></form>"
+        await tab.page.set_content(form)
+        async with tab.page.expect_navigation(url=f"{address}/save") as arrived:
+            await tab.evaluate("document.forms[0].submit()")
+        answer = await arrived.value
+        assert answer is not None
+        assert answer.status == 200, "it waited for longer than the page is shown after"
+        sent = [asked for asked in the.cluster.apps["box"].requests if asked[1] == "/save"]
+        assert sent == [("POST", "/save", 3)]
