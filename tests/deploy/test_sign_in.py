@@ -16,6 +16,7 @@ from tests.deploy.rendering import found
 from tests.deploy.tools import ToolMissing
 
 FOLDER = EXAMPLES / "oauth2-proxy"
+PROGRAM = {"Accept": "application/json"}
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "none"}
 
 
@@ -96,8 +97,43 @@ def nginx_of(folder, port, router_port, proxy_port, example=FOLDER):
     return [found("nginx"), "-c", str(config), "-p", str(folder), "-e", "stderr"]
 
 
+def traefik_of(folder, port, router_port, proxy_port, example):
+    dynamic = fronts.changed(
+        example / "traefik.yaml",
+        folder / "dynamic.yaml",
+        {
+            fronts.UPSTREAM: f"127.0.0.1:{router_port}",
+            "127.0.0.1:4180": f"127.0.0.1:{proxy_port}",
+            "/etc/traefik/tls": str(folder),
+        },
+    )
+    static = fronts.changed(
+        EXAMPLES / "traefik" / "traefik.yaml",
+        folder / "traefik.yaml",
+        {'":443"': f'"127.0.0.1:{port}"', "/etc/traefik/dynamic.yaml": str(dynamic)},
+    )
+    return [found("traefik"), f"--configfile={static}"]
+
+
+def envoy_of(folder, port, router_port, proxy_port, example):
+    config = fronts.changed(
+        example / "envoy.yaml",
+        folder / "envoy.yaml",
+        {
+            "address: 0.0.0.0, port_value: 443": f"address: 127.0.0.1, port_value: {port}",
+            "127.0.0.1:4180": f"127.0.0.1:{proxy_port}",
+            "port_value: 4180": f"port_value: {proxy_port}",
+            fronts.UPSTREAM.partition(":")[0]: "127.0.0.1",
+            "port_value: 8080": f"port_value: {router_port}",
+            "/etc/envoy/tls": str(folder),
+        },
+    )
+    quiet = ("--log-level", "warning", "--concurrency", "1", "--disable-hot-restart")
+    return [found("envoy"), "-c", str(config), *quiet]
+
+
 @contextlib.asynccontextmanager
-async def everything_of(example, tmp_path):
+async def everything_of(example, tmp_path, front_of=nginx_of):
     try:
         oauth2_proxy()
     except ToolMissing as error:
@@ -140,17 +176,16 @@ async def everything_of(example, tmp_path):
             )
         )
         await fronts.wait_until_ready(f"http://127.0.0.1:{proxy_port}/ping", proxy, proxy_log)
-        nginx, nginx_log = await stack.enter_async_context(
-            running(nginx_of(tmp_path, port, router.port, proxy_port, example), tmp_path, "nginx")
-        )
+        command = front_of(tmp_path, port, router.port, proxy_port, example)
+        process, log = await stack.enter_async_context(running(command, tmp_path, "front"))
         front = fronts.Front("oauth2-proxy", port, authority, {})
         connector = aiohttp.TCPConnector(ssl=front.tls(), resolver=fronts.Here())
         browser = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         async with asyncio.timeout(fronts.START_S):
             while True:
-                assert nginx.returncode is None, nginx_log.read_text()[-2000:]
+                assert process.returncode is None, log.read_text()[-2000:]
                 with contextlib.suppress(aiohttp.ClientError):
-                    async with browser.get(front.url("/")) as response:
+                    async with browser.get(front.url("/"), headers=PROGRAM) as response:
                         if response.status == 401:
                             break
                 await asyncio.sleep(0.05)
@@ -339,3 +374,49 @@ async def test_a_websocket_of_a_person_opens_from_the_pages_own_origin_alone(tol
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await told_world.browser.ws_connect(url, origin="https://8888-evil.sandbox.example.com")
     assert refused.value.status == 403
+
+
+# --- the same of other fronts, which send people to sign in themselves ----------------------
+
+
+@pytest.fixture(params=[traefik_of, envoy_of], ids=["traefik", "envoy"])
+async def other_front(request, tmp_path):
+    """Where another front than nginx tells the router who has signed in."""
+    async with everything_of(FOLDER / "forwarded", tmp_path, request.param) as world:
+        yield world
+
+
+async def test_behind_another_front_a_person_signs_in_and_comes_back_to_the_very_page(other_front):
+    status, url, body = await other_front.sign_in()
+
+    assert status == 200, body
+    assert str(url) == f"{other_front.origin}/page?a=1&b=2"
+    told = dict(json.loads(body)["headers"])
+    assert not [name for name in told if name.startswith("x-auth-request")]
+    assert "oauth2_session" not in body
+
+    async with other_front.browser.ws_connect(
+        other_front.url("/socket", "wss"), origin=other_front.origin
+    ) as socket:
+        await socket.send_str("hello")
+        assert (await socket.receive_str()).endswith(" hello")
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await other_front.browser.ws_connect(
+            other_front.url("/socket", "wss"), origin="https://8888-evil.sandbox.example.com"
+        )
+    assert refused.value.status == 403
+
+
+SPOOFED = {"X-Auth-Request-Email": "root@example.com", "X-Auth-Request-Groups": "sandbox-users"}
+
+
+async def test_behind_another_front_nobody_is_believed_who_says_it_himself(other_front):
+    url = other_front.url("/api")
+    async with other_front.browser.get(url, headers=SPOOFED | PROGRAM) as response:
+        assert response.status == 401
+
+    other_front.issuer.claims["groups"] = []
+    await other_front.sign_in()
+    for headers in (SPOOFED, {name.replace("-", "_"): value for name, value in SPOOFED.items()}):
+        async with other_front.browser.get(url, headers=headers) as response:
+            assert response.status == 403, "signed in, and of no group"
