@@ -182,7 +182,7 @@ class RawLink:
             header = bytes((first, 0xFE)) + size.to_bytes(2, "big")
         else:
             header = bytes((first, 0xFF)) + size.to_bytes(8, "big")
-        self._writer.write(header + mask + unmask(payload, mask))
+        self._writer.write(header + mask + unmask(payload, mask, 0, size))
 
 
 def _handshake(

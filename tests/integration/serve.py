@@ -80,7 +80,6 @@ async def served(directory: Path, *names: str, **flags: str) -> AsyncIterator[Se
             finally:
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
-                    process.send_signal(signal.SIGTERM)
     finally:
         async with asyncio.timeout(PATIENCE_S):
             code = await process.wait()

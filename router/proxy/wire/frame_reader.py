@@ -86,7 +86,7 @@ class FrameReader:
         while at < size and not self.close_code and frames < _FRAMES_A_TURN:
             if self._left:
                 end = min(size, at + self._left)
-                self._take_payload(data if not at and end == size else data[at:end], pieces)
+                self._take_payload(data, at, end, pieces)
                 at = end
             else:
                 at = self._take_header(data, at)
@@ -96,11 +96,13 @@ class FrameReader:
                     self._control_is_whole()
         return at
 
-    def _take_payload(self, payload: bytes, pieces: list[bytes]) -> None:
-        size = len(payload)
+    def _take_payload(self, data: bytes, begin: int, end: int, pieces: list[bytes]) -> None:
+        size = end - begin
         self._left -= size
-        if self._is_masked:
-            payload = unmask(payload, self._mask)
+        if not self._is_masked:
+            payload = data[begin:end]
+        else:
+            payload = unmask(data, self._mask, begin, end)
             turn = size & 3
             if turn and self._left:
                 self._mask = self._mask[turn:] + self._mask[:turn]

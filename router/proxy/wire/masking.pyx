@@ -6,13 +6,15 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
 
-def unmask(bytes data not None, bytes mask not None):
-    """Returns the bytes without (or with) their mask. Raises ValueError for a mask that hasn't four bytes."""
+def unmask(bytes data not None, bytes mask not None, Py_ssize_t begin, Py_ssize_t end):
+    """Returns data[begin:end] without (or with) its mask. Raises ValueError for a mask that hasn't four bytes, or for what lies outside of `data`."""
     if PyBytes_GET_SIZE(mask) != 4:
         raise ValueError("a mask has four bytes")
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    if not 0 <= begin <= end <= PyBytes_GET_SIZE(data):
+        raise ValueError("outside of the data")
+    cdef Py_ssize_t size = end - begin
     cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
-    cdef const unsigned char *source = <const unsigned char *>PyBytes_AS_STRING(data)
+    cdef const unsigned char *source = <const unsigned char *>PyBytes_AS_STRING(data) + begin
     cdef const unsigned char *key = <const unsigned char *>PyBytes_AS_STRING(mask)
     cdef unsigned char *target = <unsigned char *>PyBytes_AS_STRING(result)
     cdef uint32_t four

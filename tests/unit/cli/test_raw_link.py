@@ -86,7 +86,7 @@ async def test_bytes_come_out_of_frames_and_go_into_them() -> None:
         if len(sent) < 7:
             sent += await came.get()
         assert sent[:2] == b"\x8a\x81"
-        assert unmask(sent[6:7], sent[2:6]) == b"?"
+        assert unmask(sent, sent[2:6], 6, 7) == b"?"
         await link.close()
 
 
@@ -103,7 +103,7 @@ async def test_frames_of_every_length_are_masked(size: int) -> None:
         while len(sent) < header + 4 + size + 8:
             sent += await came.get()
         mask = sent[header : header + 4]
-        assert unmask(sent[header + 4 : header + 4 + size], mask) == data
+        assert unmask(sent, mask, header + 4, header + 4 + size) == data
         assert sent[header + 4 + size] == 0x88
         await link.close()
 

@@ -24,7 +24,7 @@ def frame(payload: bytes = b"", first: int = 0x82, *, mask: bytes | None = MASK)
         header = bytes((first, bit | 126)) + size.to_bytes(2, "big")
     else:
         header = bytes((first, bit | 127)) + size.to_bytes(8, "big")
-    return header + (payload if mask is None else mask + unmask_in_python(payload, mask))
+    return header + (payload if mask is None else mask + unmask_in_python(payload, mask, 0, size))
 
 
 def read(data: bytes, *, is_masked: bool = True) -> tuple[bytes, FrameReader]:
