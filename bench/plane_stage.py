@@ -18,7 +18,8 @@ from typing import Any
 import jwt
 import uvloop
 
-from router.app.worker import Sockets, Stop, Worker
+from router.app.sockets import Sockets
+from router.app.worker import Stop, Worker
 from router.settings import load
 
 CLIENT_ADDRESS = ("127.0.0.1", 40_000)

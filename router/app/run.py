@@ -18,10 +18,11 @@ from router.app import descriptors, memory_limit
 from router.app.background import Background, background
 from router.app.facts import Facts, WorkerFacts
 from router.app.reaper import Reaper
+from router.app.sockets import Sockets
 from router.app.stop import Stop
 from router.app.supervisor import Supervisor, WorkersKeepDying
 from router.app.version import installed_version
-from router.app.worker import Sockets, Worker
+from router.app.worker import Worker
 from router.proxy.ports import Waker
 from router.server.listeners import BindError, addresses_of, bind, close_all
 from router.settings import Settings
@@ -90,22 +91,27 @@ async def _serve_alone(
     waker: Waker | None,
 ) -> int:
     listeners = settings.listeners
-    http = [] if listeners.http_bind is None else bind(listeners.http_bind, setting="http-bind")
+    bound: list[list[socket.socket]] = []
     try:
-        https = (
-            [] if listeners.https_bind is None else bind(listeners.https_bind, setting="https-bind")
-        )
+        for setting, address in (
+            ("http-bind", listeners.http_bind),
+            ("https-bind", listeners.https_bind),
+            ("extauthz-bind", listeners.extauthz_bind),
+        ):
+            bound.append([] if address is None else bind(address, setting=setting))
     except BindError:
-        close_all(http)
+        for sockets in bound:
+            close_all(sockets)
         raise
-    own = [*addresses_of(http), *addresses_of(https), *addresses_of(admin)]
-    worker = Worker(settings, Sockets(http=http, https=https, own=own), waker=waker)
+    http, https, checks = bound
+    own = [at for sockets in (*bound, admin) for at in addresses_of(sockets)]
+    worker = Worker(settings, Sockets(http=http, https=https, checks=checks, own=own), waker=waker)
     _on_hangup(tasks, worker.reload)
     try:
         async with _admin(admin, WorkerFacts(worker)):
-            return await worker.run(stop, on_listening=lambda: _say(http, https, admin))
+            return await worker.run(stop, on_listening=lambda: _say(http, https, checks, admin))
     finally:
-        close_all((*http, *https))
+        close_all((*http, *https, *checks))
 
 
 async def _serve_by_workers(
@@ -142,13 +148,19 @@ def _admin(sockets: list[socket.socket], facts: Facts) -> AdminServer:
     )
 
 
-def _say(http: list[socket.socket], https: list[socket.socket], admin: list[socket.socket]) -> None:
+def _say(
+    http: list[socket.socket],
+    https: list[socket.socket],
+    checks: list[socket.socket],
+    admin: list[socket.socket],
+) -> None:
     logger.info(
         "listening",
         extra={
             "fields": {
                 "http": [_text(address) for address in addresses_of(http)],
                 "https": [_text(address) for address in addresses_of(https)],
+                **({"checks": [_text(at) for at in addresses_of(checks)]} if checks else {}),
                 "admin": [_text(address) for address in addresses_of(admin)],
                 **_what_runs(),
             }

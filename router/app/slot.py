@@ -18,11 +18,16 @@ class Slot:
     """One worker's place: its sockets outlive it, so connections that wait in them go to its replacement."""
 
     def __init__(
-        self, number: int, http: Sequence[socket.socket], https: Sequence[socket.socket]
+        self,
+        number: int,
+        http: Sequence[socket.socket],
+        https: Sequence[socket.socket],
+        checks: Sequence[socket.socket] = (),
     ) -> None:
         self.number = number
         self.http = list(http)
         self.https = list(https)
+        self.checks = list(checks)
         self.process: asyncio.subprocess.Process | None = None
         self.channel: Channel | None = None
         self.is_listening = False
@@ -45,3 +50,4 @@ class Slot:
     def close_sockets(self) -> None:
         close_all(self.http)
         close_all(self.https)
+        close_all(self.checks)

@@ -82,27 +82,25 @@ class Supervisor:
     def bind(self) -> list[tuple[str, int]]:
         """Binds every worker's sockets. Returns where they listen. Raises BindError."""
         listeners = self._settings.listeners
-        http_bind, https_bind = listeners.http_bind, listeners.https_bind
+        binds = {
+            "http-bind": listeners.http_bind,
+            "https-bind": listeners.https_bind,
+            "extauthz-bind": listeners.extauthz_bind,
+        }
         for number in range(listeners.workers):
-            http = (
-                bind(http_bind, setting="http-bind", shared=True) if http_bind is not None else []
-            )
-            https = (
-                bind(https_bind, setting="https-bind", shared=True)
-                if https_bind is not None
-                else []
-            )
-            self._slots.append(Slot(number, http, https))
-            # Port 0 means any: the first worker's choice holds for all.
-            if http_bind is not None:
-                http_bind = http_bind._replace(port=http[0].getsockname()[1])
-            if https_bind is not None:
-                https_bind = https_bind._replace(port=https[0].getsockname()[1])
+            bound: list[list[socket.socket]] = []
+            for setting, address in binds.items():
+                sockets = [] if address is None else bind(address, setting=setting, shared=True)
+                bound.append(sockets)
+                if address is not None:
+                    # Port 0 means any: the first worker's choice holds for all.
+                    binds[setting] = address._replace(port=sockets[0].getsockname()[1])
+            self._slots.append(Slot(number, *bound))
         return self.addresses()
 
     def addresses(self) -> list[tuple[str, int]]:
         first = self._slots[0]
-        return addresses_of(first.http) + addresses_of(first.https)
+        return addresses_of(first.http) + addresses_of(first.https) + addresses_of(first.checks)
 
     def close(self) -> None:
         """Closes what was bound and made; for one whose run() has ended or never began."""
@@ -172,6 +170,7 @@ class Supervisor:
         share = self._counts.share(slot.number, self._secret)
         http_fds = tuple(sock.fileno() for sock in slot.http)
         https_fds = tuple(sock.fileno() for sock in slot.https)
+        checks_fds = tuple(sock.fileno() for sock in slot.checks)
         with theirs:
             try:
                 slot.process = await asyncio.create_subprocess_exec(
@@ -179,7 +178,7 @@ class Supervisor:
                     "-c",
                     _WORKER_PROGRAM,
                     str(theirs.fileno()),
-                    pass_fds=(theirs.fileno(), share.fd, *http_fds, *https_fds),
+                    pass_fds=(theirs.fileno(), share.fd, *http_fds, *https_fds, *checks_fds),
                 )
             except BaseException:
                 ours.close()
@@ -192,7 +191,9 @@ class Supervisor:
         channel = slot.channel = await Channel.open(ours)
         own = (*self.addresses(), *self._own_admin)
         try:
-            await channel.send(pickle.dumps(Plan(self._settings, http_fds, https_fds, own, share)))
+            await channel.send(
+                pickle.dumps(Plan(self._settings, http_fds, https_fds, checks_fds, own, share))
+            )
             await channel.serve(
                 answer=self._answer, on_event=lambda event: self._noted(slot, event)
             )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from router.admin.activity import ActivityFilter
 from router.admin.explain import Explainer, Question
 from router.admin.sandbox_listing import Filter, listing
+from router.app import garbage
 from router.app.access import Access, build_access, needs_reviews
 from router.app.adoption import AskSiblings, adopt_table
 from router.app.background import Background, background
@@ -26,6 +25,7 @@ from router.app.proxy_options import build_pool, options_of, places_of, session_
 from router.app.sandboxes import Sandboxes, build_resolver, build_sandboxes
 from router.app.shared_counts import ALL_ALONE, PodCounts
 from router.app.shown import show_readings
+from router.app.sockets import Sockets
 from router.app.stop import Stop, unless_stopped
 from router.app.telling import build_telemetry
 from router.app.version import installed_version
@@ -38,6 +38,7 @@ from router.kube.reviews import KubernetesReviewer
 from router.kube.waker import KubernetesWaker
 from router.proxy.admission import Admission
 from router.proxy.budget import Budget
+from router.proxy.checks import Checks
 from router.proxy.connections import Connections
 from router.proxy.connector import Connector
 from router.proxy.deadlines import Deadlines
@@ -61,18 +62,6 @@ from router.telemetry.namespace_labels import NamespaceLabels
 from router.watched_file import Reloadable, reload_all
 
 logger = logging.getLogger("sandbox_router.app")
-
-_GC_THRESHOLD: Final = 20_000
-"""Requests leave no cycles behind: a young collection every 700 allocations finds nothing and costs 3 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sockets:
-    """Bound sockets of one worker, and where the whole router listens (never to be dialled)."""
-
-    http: Sequence[socket.socket] = ()
-    https: Sequence[socket.socket] = ()
-    own: Sequence[tuple[str, int]] = field(default=())
 
 
 class Worker:
@@ -119,6 +108,7 @@ class Worker:
         self.sandboxes: Sandboxes
         self.access: Access
         self.gateway: Gateway
+        self.checks: Checks
         self.targets = TargetParser(
             base_domain=settings.routing.base_domain,
             path_prefix=settings.routing.path_prefix,
@@ -260,31 +250,32 @@ class Worker:
         )
         deadlines.sweep_with(pool.sweep)
         deadlines.sweep_with(budget.look)
+        connector = Connector(
+            admission=admission,
+            source=self.sandboxes.source,
+            pool=pool,
+            telemetry=telemetry,
+            options=options,
+            wakes=wakes,
+            own_paths=OwnPaths(
+                awake=Wishes(self._activity, tell=self._tell_wish),
+                awake_limit_s=settings.time.awake_limit_s,
+                tasks=openings,
+                sessions=session_paths_of(self.access.sessions, options),
+                connects=options.connects,
+            ),
+            home=build_home(
+                settings,
+                admission=admission,
+                sandboxes=self.sandboxes,
+                access=self.access,
+                wakes=wakes,
+                options=options,
+            ),
+        )
         self.gateway = Gateway(
             admission=admission,
-            connector=Connector(
-                admission=admission,
-                source=self.sandboxes.source,
-                pool=pool,
-                telemetry=telemetry,
-                options=options,
-                wakes=wakes,
-                own_paths=OwnPaths(
-                    awake=Wishes(self._activity, tell=self._tell_wish),
-                    awake_limit_s=settings.time.awake_limit_s,
-                    tasks=openings,
-                    sessions=session_paths_of(self.access.sessions, options),
-                    connects=options.connects,
-                ),
-                home=build_home(
-                    settings,
-                    admission=admission,
-                    sandboxes=self.sandboxes,
-                    access=self.access,
-                    wakes=wakes,
-                    options=options,
-                ),
-            ),
+            connector=connector,
             connections=connections,
             pool=pool,
             telemetry=telemetry,
@@ -293,6 +284,13 @@ class Worker:
             options=options,
             identity_of=_identity_of,
             tracer=tracer,
+        )
+        self.checks = Checks(
+            gateway=self.gateway,
+            connector=connector,
+            tasks=openings,
+            budget=budget,
+            options=options,
         )
         self._explainer = Explainer(
             admission=admission,
@@ -319,9 +317,9 @@ class Worker:
             await self._accept(self._sockets.http, lambda: gateway.connection(is_tls=False))
         if self._sockets.https:
             await self._listen_with_tls(tasks, resources)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_GC_THRESHOLD, 20, 50)
+        if self._sockets.checks:
+            await self._accept(self._sockets.checks, self.checks.connection)
+        garbage.settle()
         self._is_listening = True
 
     async def _accept(

@@ -18,9 +18,10 @@ from router.app.channel import Channel
 from router.app.facts import TABLE, WorkerFacts
 from router.app.shared_counts import Share, join
 from router.app.sign_outs import SIGNED_OUT, SignOuts
+from router.app.sockets import Sockets
 from router.app.stop import Stop
 from router.app.wishes import AWAKE
-from router.app.worker import Sockets, Worker
+from router.app.worker import Worker
 from router.settings import Settings
 from router.telemetry.logs import configure, take_all
 
@@ -40,6 +41,7 @@ class Plan:
     settings: Settings
     http_fds: tuple[int, ...]
     https_fds: tuple[int, ...]
+    checks_fds: tuple[int, ...]
     own: tuple[tuple[str, int], ...]
     share: Share
 
@@ -61,6 +63,7 @@ async def _run(control: socket.socket) -> int:
         Sockets(
             http=[socket.socket(fileno=fd) for fd in plan.http_fds],
             https=[socket.socket(fileno=fd) for fd in plan.https_fds],
+            checks=[socket.socket(fileno=fd) for fd in plan.checks_fds],
             own=plan.own,
         ),
         elsewhere=join(plan.share),

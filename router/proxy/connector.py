@@ -22,7 +22,7 @@ from router.proxy.options import NEVER, ProxyOptions
 from router.proxy.own_paths import Answering, OwnPaths
 from router.proxy.pool import Pool
 from router.proxy.ports import EndpointSource, Telemetry, WakeDesk, WakeTicket
-from router.proxy.racing import ConnectFailed
+from router.proxy.racing import ConnectFailed, done_within
 from router.proxy.raw_connection import RawConnection, explain_refusal
 from router.proxy.request import (
     AwaitAuthorization,
@@ -103,6 +103,13 @@ class Connector:
                 explain_refusal(error, request)
             raise
 
+    async def locate(self, request: Request, decided: Permit | Pending | None) -> tuple[str, int]:
+        """Returns the address and port of the pod that the request was permitted, for someone else to carry it there.
+
+        It is not dialled, but for one that was suspended: that is found to listen first. `decided` and errors are open()'s.
+        """
+        return await _Opening(self, request).find(decided)
+
 
 class _Opening:
     """One request's way: wait, authorise, dial, and again when the pod changes under way."""
@@ -121,34 +128,57 @@ class _Opening:
 
     async def run(self, decided: Permit | Pending | None) -> tuple[Carrier, bool]:
         request, own_paths = self._request, self._connector.own_paths
-        step = self._connector.admission.step
         own = own_paths if own_paths and is_for_router(request) else None
         # With a Permit at hand, the gateway has looked for an idle connection itself.
         may_reuse = not isinstance(decided, Permit)
+        while True:
+            permit = await self._permitted(decided, own)
+            answering = None if own is None else own.answering(request)
+            if answering is not None:
+                return answering, False
+            if may_reuse and own is None and not request.outcome.retries:
+                idle = self._connector.pool.take(permit)
+                if idle is not None:
+                    return idle, True
+            dialled = await self._dial(permit)
+            if dialled is not None:
+                return self._carrier(dialled), False
+            request.permit = decided = None
+            may_reuse = True
+
+    async def find(self, decided: Permit | Pending | None) -> tuple[str, int]:
+        """Returns where the permitted pod is. Raises the RouterError that the client is told."""
+        request, admission = self._request, self._connector.admission
+        while True:
+            permit = await self._permitted(decided, None)
+            if request.outcome.woke or admission.is_on_its_way(permit.endpoint):
+                # Ready comes before the server in the pod listens, and whoever carries the request won't try again.
+                dialled = await self._dial(permit)
+                if dialled is not None:
+                    address = dialled.address
+                    dialled.close()
+                    return address, permit.key[2]
+            else:
+                found = await self._look_up(permit)
+                if found is not None:
+                    return found, permit.key[2]
+            request.permit = decided = None
+
+    async def _permitted(self, decided: Permit | Pending | None, own: OwnPaths | None) -> Permit:
+        """Returns the Permit, however long it has to be waited for; `own` is given where the router itself answers."""
+        request, step = self._request, self._connector.admission.step
         if isinstance(decided, AwaitSandbox | AwaitWake):
             # This task began a turn of the loop later: the sandbox may have changed since, and would not be heard of again.
             decided = None
         while True:
             if decided is None:
                 decided = step(request)
-            if not isinstance(decided, Permit):
-                if own is not None and isinstance(decided, AwaitSandbox | AwaitWake):
-                    own.check(request)  # what it refuses waits for nobody, and wakes nothing
-                await self._wait(decided)
-                decided = None
-                continue
-            answering = None if own is None else own.answering(request)
-            if answering is not None:
-                return answering, False
-            if may_reuse and own is None and not request.outcome.retries:
-                idle = self._connector.pool.take(decided)
-                if idle is not None:
-                    return idle, True
-            dialled = await self._dial(decided)
-            if dialled is not None:
-                return self._carrier(dialled), False
-            request.permit = decided = None
-            may_reuse = True
+            if isinstance(decided, Permit):
+                return decided
+            if own is not None and isinstance(decided, AwaitSandbox | AwaitWake):
+                own.check(request)  # what it refuses waits for nobody, and wakes nothing
+            await self._wait(decided)
+            decided = None
 
     def _carrier(self, dialled: SandboxConnection) -> Carrier:
         """Returns what takes on a request that was dialled for."""
@@ -241,7 +271,7 @@ class _Opening:
             hold_s = source.hold_ends_in_s(ref)
             if hold_s is not None:
                 limit_s = min(limit_s, hold_s + 0.01)
-            return await _done_within(changed, limit_s)
+            return await done_within(changed, limit_s)
         finally:
             waiter.cancel()
             if ticket is not None:
@@ -281,6 +311,18 @@ class _Opening:
             return None
         request.outcome.upstream_error = ""
         return connection
+
+    async def _look_up(self, permit: Permit) -> str | None:
+        """Returns the pod's address, None to look again. Raises SandboxUnreachable, SandboxTimeout."""
+        connector = self._connector
+        end = self._end_of_dialling(permit)
+        try:
+            address = await connector.pool.locate(permit, limit_s=end - time.monotonic())
+        except ConnectFailed as exc:
+            await self._after_failure(permit, exc, end)
+            return None
+        # The pod may have changed while its name was looked up: whoever lives there now was not authorised.
+        return address if connector.source.is_current(permit.endpoint) else None
 
     def _end_of_dialling(self, permit: Permit) -> float:
         """Returns until when (monotonic seconds) this pod may be dialled. Raises SandboxUnreachable, SandboxTimeout."""
@@ -348,16 +390,6 @@ def _end(future: asyncio.Future[None], error: RouterError | None = None) -> None
         future.set_result(None)
     else:
         future.set_exception(error)
-
-
-async def _done_within(changed: asyncio.Future[None], limit_s: float) -> bool:
-    """Returns True when the future is done by then. Raises its error."""
-    try:
-        async with asyncio.timeout(limit_s):
-            await changed
-    except TimeoutError:
-        pass
-    return changed.done() and not changed.cancelled()
 
 
 def _is_same_pod(one: Endpoint, other: Endpoint) -> bool:

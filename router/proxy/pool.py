@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import itertools
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -15,6 +13,7 @@ from typing import Final, TypeAlias
 
 from router.auth.authorizer import Permit, PoolKey
 from router.errors import Forbidden, Overloaded, RouterError
+from router.proxy.addresses import is_address, leads_to
 from router.proxy.budget import Budget
 from router.proxy.racing import STAGGER_S, ConnectFailed, first_of
 from router.proxy.sandbox_connection import SandboxConnection
@@ -210,6 +209,22 @@ class Pool:
         self._life.dialled(permit.key)
         return connection
 
+    def known_address(self, permit: Permit) -> str | None:
+        """Returns the address to reach the permitted pod at, None when it has to be looked up. Raises Forbidden."""
+        addresses = permit.endpoint.addresses
+        answered = self._life.address_of(permit.key[0])
+        address = answered if answered in addresses else next(iter(addresses), "")
+        if not is_address(address):
+            return None
+        self._refuse_itself(address, permit.key[2])
+        return address
+
+    async def locate(self, permit: Permit, *, limit_s: float) -> str:
+        """Returns the address to reach the permitted pod at, without a connection. Raises ConnectFailed, Forbidden."""
+        found = await self._found(permit, time.monotonic() + limit_s)
+        self._refuse_itself(found[0][1], permit.key[2])
+        return found[0][1]
+
     def last_seen(self, key: PoolKey) -> Dialled | None:
         """Returns what the last dial of a pod's port came to, None when there was none lately."""
         return self._life.last_seen(key)
@@ -218,15 +233,7 @@ class Pool:
         endpoint = permit.endpoint
         began = time.monotonic()
         end = began + limit_s
-        found = [
-            (name, address)
-            for name in endpoint.addresses
-            for address in await self._resolve(name, end)
-        ]
-        answered = self._life.address_of(permit.key[0])
-        found.sort(key=lambda where: where[1] != answered)
-        if not found:
-            raise ConnectFailed("connect_error", "the sandbox has no address")
+        found = await self._found(permit, end)
         dials = [partial(self._dial, endpoint, *where, permit.key[2], end) for where in found]
         try:
             connection = await self._race(permit.key, dials, found[0][1], end)
@@ -282,12 +289,21 @@ class Pool:
                 failure.dead_address = ""
         return failure
 
+    async def _found(self, permit: Permit, end: float) -> list[tuple[str, str]]:
+        """Returns each name of the pod with each of its addresses, the one that answered last first. Raises ConnectFailed."""
+        found = [
+            (name, address)
+            for name in permit.endpoint.addresses
+            for address in await self._resolve(name, end)
+        ]
+        if not found:
+            raise ConnectFailed("connect_error", "the sandbox has no address")
+        answered = self._life.address_of(permit.key[0])
+        found.sort(key=lambda where: where[1] != answered)
+        return found
+
     async def _resolve(self, name: str, end: float) -> list[str]:
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            pass
-        else:
+        if is_address(name):
             return [name]
         try:
             deadline = time.monotonic() + self._limit_s(end)
@@ -298,8 +314,7 @@ class Pool:
     async def _dial(
         self, endpoint: Endpoint, name: str, address: str, port: int, end: float
     ) -> SandboxConnection:
-        if self.is_own_listener(address, port):
-            raise Forbidden("The router does not connect to itself.", reason=f"{address}:{port}")
+        self._refuse_itself(address, port)
         host = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
         key = (endpoint.uid or str(endpoint.ref), endpoint.addresses, port)
         loop = asyncio.get_running_loop()
@@ -342,16 +357,13 @@ class Pool:
         left = max(0.0, end - time.monotonic())
         return min(self._connect_timeout_s, left) if self._connect_timeout_s else left
 
+    def _refuse_itself(self, address: str, port: int) -> None:
+        if self.is_own_listener(address, port):
+            raise Forbidden("The router does not connect to itself.", reason=f"{address}:{port}")
+
     def is_own_listener(self, address: str, port: int) -> bool:
         """Returns True when a connection to address:port would reach a listener of this very process."""
-        for own_address, own_port in self._own_listeners():
-            if port == own_port and (
-                _same_address(address, own_address)
-                or (_is_wildcard(own_address) and _is_local(address))
-                or (_is_wildcard(address))
-            ):
-                return True
-        return False
+        return leads_to(address, port, self._own_listeners())
 
 
 def _discard(connection: SandboxConnection) -> None:
@@ -366,29 +378,3 @@ def _failure(exc: OSError, name: str, where: str) -> ConnectFailed:
     if exc.errno in _DEAD_HOST or isinstance(exc, TimeoutError):
         return ConnectFailed("connect_unreachable", f"{where}: {exc.strerror}", dead_address=name)
     return ConnectFailed("connect_error", f"{where}: {exc}")
-
-
-def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    ip = ipaddress.ip_address(address)
-    return ip.ipv4_mapped or ip if isinstance(ip, ipaddress.IPv6Address) else ip
-
-
-def _same_address(one: str, other: str) -> bool:
-    # A zone id makes an address unequal to its plain form, and leads to the same host.
-    return _plain(one.partition("%")[0]) == _plain(other.partition("%")[0])
-
-
-def _is_wildcard(address: str) -> bool:
-    return _plain(address).is_unspecified
-
-
-def _is_local(address: str) -> bool:
-    """Returns True when the address is this host's: only then can a socket be bound to it."""
-    ip = _plain(address)
-    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((str(ip), 0))
-        except OSError:
-            return False
-    return True

@@ -114,3 +114,13 @@ class _Race(Generic[T]):
         raise (
             self._refusal or self._failure or ConnectFailed("connect_error", "nothing was dialled")
         )
+
+
+async def done_within(changed: asyncio.Future[None], limit_s: float) -> bool:
+    """Returns True when the future is done by then. Raises its error."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await changed
+    except TimeoutError:
+        pass
+    return changed.done() and not changed.cancelled()

@@ -28,6 +28,7 @@ class Listeners:
 
     http_bind: Address | None
     https_bind: Address | None
+    extauthz_bind: Address | None
     admin_bind: Address | None
     workers: int
 

@@ -163,7 +163,8 @@ def _somewhere_to_connect(candidate: Candidate) -> Iterator[Problem]:
 
 
 def _listeners_keep_apart(candidate: Candidate) -> Iterator[Problem]:
-    binds = [(key, candidate[key]) for key in ("http-bind", "https-bind", "admin-bind")]
+    keys = ("http-bind", "https-bind", "extauthz-bind", "admin-bind")
+    binds = [(key, candidate[key]) for key in keys]
     for index, (key, address) in enumerate(binds):
         for earlier, other in binds[:index]:
             if address and other and _overlap(address, other):

@@ -71,6 +71,7 @@ _row = partial(Setting, "listeners")
 LISTENERS = (
     _row("http-bind", places.bind(), ":8080", "Where clients connect without TLS."),
     _row("https-bind", places.bind(), "off", "Where clients connect with TLS; usually `:8443`. Needs a certificate and its key."),
+    _row("extauthz-bind", places.bind(), "off", "Where Envoy asks whether a request may pass and where to, by ext_authz over HTTP (envoy.md). For your Envoy alone: a yes tells a pod's address."),
     _row("admin-bind", places.bind(), ":9090", "Metrics, probes and debug pages. Never expose it outside the cluster."),
     _row("workers", values.worker_count(most=256), "1", "Processes that serve; `auto` = one for each core that the router may use."),
 )

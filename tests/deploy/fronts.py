@@ -8,9 +8,10 @@ import json
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import aiohttp
 import trustme
@@ -31,6 +32,10 @@ def free_port() -> int:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
+
+
+Command: TypeAlias = Callable[[Path, int, int], list[str]]
+"""Makes a front's command of a folder for its files, the port to listen on and the port behind it."""
 
 
 @dataclass(slots=True)
@@ -138,7 +143,11 @@ class Front:
 
 @contextlib.asynccontextmanager
 async def running(
-    kind: str, upstream_port: int, folder: Path, headers: Mapping[str, str] | None = None
+    kind: str,
+    upstream_port: int,
+    folder: Path,
+    headers: Mapping[str, str] | None = None,
+    command: Command | None = None,
 ) -> AsyncIterator[Front]:
     """Runs one of COMMANDS on a free port in front of `upstream_port`; `headers` are what it takes to get a 200 for `/`."""
     port = free_port()
@@ -146,10 +155,10 @@ async def running(
     certificate = authority.issue_cert(HOST, "*.sandbox.example.com")
     (folder / "tls.crt").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     certificate.private_key_pem.write_to_path(folder / "tls.key")
-    command = COMMANDS[kind](folder, port, upstream_port)
+    arguments = (command or COMMANDS[kind])(folder, port, upstream_port)
     log = folder / "front.log"
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
+        process = await asyncio.create_subprocess_exec(*arguments, stdout=output, stderr=output)
         try:
             front = Front(kind, port, authority, headers or {})
             await _wait_until_it_serves(front, process, log)
@@ -233,6 +242,28 @@ def _envoy(folder: Path, port: int, upstream_port: int) -> list[str]:
     )
     quiet = ("--log-level", "warning", "--concurrency", "1", "--disable-hot-restart")
     return [found("envoy"), "-c", str(config), *quiet]
+
+
+def envoy_that_asks(checks_port: int) -> Command:
+    """Returns the command of an Envoy that carries requests to sandboxes itself, and asks the router on that port."""
+
+    def command(folder: Path, port: int, upstream_port: int) -> list[str]:
+        config = changed(
+            EXAMPLES / "envoy" / "decided.yaml",
+            folder / "decided.yaml",
+            {
+                "address: 0.0.0.0, port_value: 443": f"address: 127.0.0.1, port_value: {port}",
+                UPSTREAM.partition(":")[0]: "127.0.0.1",
+                "sandbox-router-checks.agent-sandbox-system.svc.cluster.local": "127.0.0.1",
+                "port_value: 8080": f"port_value: {upstream_port}",
+                "port_value: 9000": f"port_value: {checks_port}",
+                "/etc/envoy/tls": str(folder),
+            },
+        )
+        quiet = ("--log-level", "warning", "--concurrency", "1", "--disable-hot-restart")
+        return [found("envoy"), "-c", str(config), *quiet]
+
+    return command
 
 
 def _haproxy(folder: Path, port: int, upstream_port: int) -> list[str]:

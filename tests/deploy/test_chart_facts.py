@@ -14,7 +14,7 @@ from tests.deploy.rendering import CHART, NAMESPACE, TOKEN_REVIEW, chart
 
 MOUNTED = "/etc/sandbox-router"
 SET_BY_THE_CHART = {
-    *("http-bind", "https-bind", "admin-bind", "kubeconfig"),
+    *("http-bind", "https-bind", "extauthz-bind", "admin-bind", "kubeconfig"),
     *(key for key, row in TABLE.items() if row.kind.name == "path" and key != "kubeconfig"),
 }
 

@@ -24,6 +24,7 @@ class RouterProcess:
     process: asyncio.subprocess.Process
     http_port: int
     admin_port: int
+    checks_port: int = 0
     log: deque[str] = field(default_factory=lambda: deque(maxlen=2000))
 
     async def admin(self, path: str) -> tuple[int, str]:
@@ -93,6 +94,8 @@ async def _read_ports(running: RouterProcess, stdout: asyncio.StreamReader) -> N
             told = json.loads(line)
             proxy = told["http"] if "http" in told else told["listening"]  # of workers
             running.http_port = int(proxy[0].rpartition(":")[2])
+            if "checks" in told:
+                running.checks_port = int(told["checks"][0].rpartition(":")[2])
             running.admin_port = int(told["admin"][0].rpartition(":")[2])
             return
     raise RuntimeError("the router did not start:\n" + "".join(running.log))

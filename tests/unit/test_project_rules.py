@@ -33,6 +33,7 @@ TASK_OWNERS = {
 BOUNDARIES = {
     "router/app/channel.py",
     "router/discovery/reflector.py",
+    "router/proxy/checks.py",
     "router/proxy/deadlines.py",
     "router/proxy/gateway.py",
     "router/suspender/rounds.py",

@@ -228,6 +228,11 @@ def resolve_target_form(head: RequestHead) -> None:
 # --- one reader per kind of request header ---------------------------------------------------
 
 
+def offered_protocols(head: RequestHead) -> bytes | None:
+    """Returns what an Upgrade header offers, whatever Connection says."""
+    return _offered_protocols(head.special)
+
+
 def _offered_protocols(special: list[Special]) -> bytes | None:
     """Returns the Upgrade values without h2c, which is never offered to a sandbox."""
     offered = options(joined(special, Kind.UPGRADE))

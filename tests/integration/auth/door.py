@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from router.app.worker import Sockets, Stop, Worker
+from router.app.sockets import Sockets
+from router.app.worker import Stop, Worker
 from router.settings import load
 from router.settings.groups import Settings
 

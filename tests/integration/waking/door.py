@@ -18,8 +18,9 @@ import aiohttp
 
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
+from router.app.sockets import Sockets
 from router.app.stop import Stop
-from router.app.worker import Sockets, Worker
+from router.app.worker import Worker
 from router.server.listeners import addresses_of, bind, close_all
 from router.settings import load
 from router.telemetry.access_log import AccessLog

@@ -16,8 +16,9 @@ import pytest
 from router.admin.activity import ActivityFilter
 from router.admin.explain import Question
 from router.admin.sandbox_listing import Filter
+from router.app.sockets import Sockets
 from router.app.stop import Stop
-from router.app.worker import Sockets, Worker
+from router.app.worker import Worker
 from router.errors import Overloaded
 from router.routing.endpoint import Endpoint
 from router.server.listeners import addresses_of, bind, close_all

@@ -75,7 +75,7 @@ async def started(settings: Settings) -> AsyncIterator[Process]:
     place = Process(process, await Channel.open(ours), own[0][1])
     try:
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-            await place.channel.send(pickle.dumps(Plan(settings, fds, (), own, share)))
+            await place.channel.send(pickle.dumps(Plan(settings, fds, (), (), own, share)))
             serving = tasks.create_task(place.serve())
             yield place
             serving.cancel()

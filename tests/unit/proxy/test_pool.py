@@ -757,31 +757,32 @@ async def test_a_name_whose_address_refuses_may_lead_elsewhere_by_now(
 # --- the router itself ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("own", "address", "is_own"),
-    [
-        ("127.0.0.1", "127.0.0.1", True),
-        ("127.0.0.1", "::ffff:127.0.0.1", True),
-        ("::1", "::1", True),
-        ("::1", "0:0:0:0:0:0:0:1", True),
-        ("0.0.0.0", "127.0.0.1", True),
-        ("0.0.0.0", "127.9.9.9", True),
-        ("::", "::1", True),
-        ("::", "127.0.0.1", True),
-        ("127.0.0.1", "0.0.0.0", True),
-        ("127.0.0.1", "::", True),
-        ("127.0.0.1", "127.0.0.2", False),
-        ("0.0.0.0", "192.0.2.1", False),
-        ("::", "2001:db8::1", False),
-        ("10.0.0.1", "10.0.0.2", False),
-    ],
-)
-async def test_the_router_knows_its_own_listeners_however_they_are_written(
-    make_pool: Make, own: str, address: str, is_own: bool
-) -> None:
-    pool = make_pool(own=((own, 9090),))
-    assert pool.is_own_listener(address, 9090) is is_own
-    assert not pool.is_own_listener(address, 9091)
+async def test_the_router_itself_is_never_named_as_a_sandboxs_address(make_pool: Make) -> None:
+    pool = make_pool(own=(("0.0.0.0", 9090),))
+    to = permit(9090)
+
+    with pytest.raises(Forbidden):
+        pool.known_address(to)
+    with pytest.raises(Forbidden):
+        await pool.locate(to, limit_s=5.0)
+
+
+async def test_an_address_is_known_at_once_and_a_name_is_looked_up(make_pool: Make) -> None:
+    pool = make_pool(resolver=Names(**{"box.example": ["10.0.0.9"]}))
+    plain, named = (permit(80, addresses=(where,)) for where in ("10.0.0.5", "box.example"))
+
+    assert pool.known_address(plain) == await pool.locate(plain, limit_s=5.0) == "10.0.0.5"
+    assert pool.known_address(named) is None
+    assert await pool.locate(named, limit_s=5.0) == "10.0.0.9"
+
+
+async def test_a_pod_without_an_address_is_nowhere(make_pool: Make) -> None:
+    pool = make_pool()
+    to = permit(80, addresses=())
+
+    assert pool.known_address(to) is None
+    with pytest.raises(ConnectFailed, match="no address"):
+        await pool.locate(to, limit_s=5.0)
 
 
 @pytest.mark.parametrize(
