@@ -200,3 +200,16 @@ async def test_a_name_that_leads_nowhere_is_told_as_on_the_proxy_port() -> None:
     envoy.asks(GET.replace(b": box", b": named"))
     await turns()
     assert envoy.stage.records.events == ["connection_opened", "upstream_retried"]
+
+
+async def test_a_sandbox_that_is_just_coming_up_is_dialled_before_the_yes() -> None:
+    envoy = Envoy()
+    envoy.stage.admission.is_on_its_way = lambda endpoint: True  # type: ignore[method-assign]
+
+    assert envoy.asks()[0] == 0
+    await turns()
+
+    status, headers, _ = envoy.told()
+    assert (status, headers["x-sandbox-upstream"]) == (200, "10.0.0.5:8888")
+    (dialled,) = envoy.shelf.opened
+    assert dialled.transport is None or dialled.transport.is_closing()
